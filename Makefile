@@ -1,0 +1,57 @@
+# Everything starts here. Another interpreter: make test VENV=.venv313 PYTHON=python3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+CODE := $(wildcard src tests benchmarks examples)
+MEASURED := src/penstock/batchqueue/*,src/penstock/scheduling/*
+
+# Inside the environment, so that two interpreters can be tested side by side.
+export COVERAGE_FILE := $(abspath $(VENV))/.coverage
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install test test-fast check format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## create $(VENV) with everything pinned (the other targets do this by themselves)
+
+# The build backend is installed first and used without isolation, so that it is pinned as well.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable . --group dev
+	@touch $@
+
+test: $(INSTALLED) ## run all tests; branch coverage of batchqueue and scheduling must be 100 %
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
+
+test-fast: $(INSTALLED) ## run the tests without coverage; ARGS goes to pytest (ARGS='-k order')
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED) ## lint, formatting, types and import rules; runs no tests
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED) ## format the code and apply the safe fixes
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: $(INSTALLED) ## run the benchmarks and record the results
+	$(BIN)/python benchmarks/record.py
+
+clean: ## remove the environment, caches and build results
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +
