@@ -19,7 +19,7 @@ export COVERAGE_FILE := $(abspath $(VENV))/.coverage
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(INSTALLED) ## create $(VENV) with everything pinned (the other targets do this by themselves)
+install: $(INSTALLED) ## create .venv with everything pinned (the other targets do this by themselves)
 
 # The build backend is installed first and used without isolation, so that it is pinned as well.
 $(INSTALLED): pyproject.toml constraints.txt
