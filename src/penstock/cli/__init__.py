@@ -1,0 +1,1 @@
+"""The `penstock` command: the only place that wires the parts together."""
