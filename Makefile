@@ -7,7 +7,7 @@ ARGS ?=
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CODE := $(wildcard src tests benchmarks examples)
-MEASURED := src/penstock/batchqueue/*,src/penstock/scheduling/*
+MEASURED := src/penstock/batchqueue/*,src/penstock/batcher/*,src/penstock/scheduling/*
 
 # Inside the environment, so that two interpreters can be tested side by side.
 export COVERAGE_FILE := $(abspath $(VENV))/.coverage
@@ -29,7 +29,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable . --group dev
 	@touch $@
 
-test: $(INSTALLED) ## run all tests; branch coverage of batchqueue and scheduling must be 100 %
+test: $(INSTALLED) ## run all tests; branch coverage of the queues and scheduling must be 100 %
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine --quiet

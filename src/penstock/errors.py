@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 __all__ = [
+    "AbandonedError",
+    "BatcherFullError",
+    "BatcherStateError",
+    "CompletionError",
     "ConfigError",
+    "IndeterminateError",
     "InvalidItemError",
+    "InvalidSizeError",
+    "ItemFailedError",
+    "ItemTooLargeError",
+    "NotSentError",
     "PenstockError",
     "QueueClosedError",
     "QueueExistsError",
     "QueueModeError",
+    "ReentrantCallError",
     "ReentrantProduceError",
+    "ResultCountError",
     "SchedulerClosedError",
     "SelectorError",
 ]
@@ -56,3 +67,58 @@ class ReentrantProduceError(PenstockError, RuntimeError):
     def __init__(self, message: str, accepted: int = 0) -> None:
         super().__init__(message)
         self.accepted = accepted
+
+
+class BatcherStateError(PenstockError, RuntimeError):
+    """The batcher's state does not allow the call; the message names the state and the remedy."""
+
+
+class BatcherFullError(PenstockError, RuntimeError):
+    """The batcher had no room for the item in time; it was not accepted."""
+
+
+class InvalidSizeError(PenstockError, ValueError):
+    """An item's size is not a whole number of at least 1; the item was not accepted."""
+
+
+class ItemTooLargeError(PenstockError, ValueError):
+    """An item is larger than a batch may be, and the settings reject those."""
+
+
+class ReentrantCallError(PenstockError, RuntimeError):
+    """A batched function called itself per item, which would wait for its own batch."""
+
+
+class CompletionError(PenstockError, TypeError):
+    """A batch was completed with something that is not a CompleteResult; it is still open."""
+
+
+class ResultCountError(PenstockError, ValueError):
+    """A batch was given another number of results than it has items; all of them failed."""
+
+
+class ItemFailedError(PenstockError, RuntimeError):
+    """An item's batch failed. ``ll_result`` is what the processor said about it."""
+
+    def __init__(self, message: str, ll_result: object = None) -> None:
+        super().__init__(message)
+        self.ll_result = ll_result
+
+
+class AbandonedError(PenstockError, RuntimeError):
+    """An accepted item was given up; which of the two subclasses says what that means.
+
+    ``ll_result`` is what the processor said about it, if it said anything.
+    """
+
+    def __init__(self, message: str, ll_result: object = None) -> None:
+        super().__init__(message)
+        self.ll_result = ll_result
+
+
+class NotSentError(AbandonedError):
+    """The processor never got the item: it is safe to submit it again."""
+
+
+class IndeterminateError(AbandonedError):
+    """The processor had the item when it was given up: it may have taken effect or not."""
