@@ -21,7 +21,9 @@ Handler: TypeAlias = HandlerConsumer[T] | Callable[[list[T]], object]
 Selector: TypeAlias = PartitionSelector | Callable[[Any, int], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: with them, BatchQueueConfig[Span](...) raises on Python 3.11 (a frozen,
+# slotted dataclass refuses the attribute that typing wants to set on it in the wrong way).
+@dataclass(frozen=True, kw_only=True)
 class BatchQueueConfig(Generic[T]):
     """The settings of one queue. Times are seconds. Make variants with ``dataclasses.replace``.
 

@@ -36,7 +36,7 @@ class HandlerConsumer(ABC, Generic[T]):
 class QueueErrorHandler(Protocol[T]):
     """Told of a batch whose handler raised; the batch counts as consumed all the same."""
 
-    def __call__(self, batch: list[T], error: BaseException) -> None:
+    def __call__(self, batch: list[T], error: BaseException, /) -> object:
         """Deal with *error*; what this raises itself is logged."""
         ...
 
