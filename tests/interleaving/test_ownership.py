@@ -8,7 +8,7 @@ import pytest
 
 from penstock import BatchQueue, BatchQueueConfig, DrainBalancer, PartitionPolicy, ThreadPolicy
 from penstock.batchqueue._ownership import OwnershipTable
-from penstock.batchqueue._partition import MOVING, Nobody
+from penstock.batchqueue._partition import CLOSED, MOVING, RETIRED, Nobody, Partition
 from penstock.testing import FakeClock, RecordingHandler, eventually
 from tests.interleaving.forcing import WAIT, Gate, GatedHandler, Stepped, running, types_for
 
@@ -94,9 +94,7 @@ def test_the_deadline_of_a_hand_over_is_kept_by_the_clock(
 def test_the_new_owner_waits_for_the_interrupted_cycle(
     table: OwnershipTable[Any], two: tuple[Idle, Idle], clock: FakeClock
 ) -> None:
-    """While the old owner finishes its cycle nobody else has the partition; a later one is not
-    waited for.
-    """
+    """Nobody has the partition until the old owner ends that cycle; a later one may go on."""
     table.enter(two[0])
     with running(lambda: table.hand_over({0: 1}, timeout=60)) as mover:
         clock.await_sleepers(1)
@@ -221,6 +219,33 @@ def test_a_partition_with_items_is_not_retired(
     fresh = table.partitions[0]
     assert fresh is not part
     assert (fresh.index, fresh.owner, fresh.accepted) == (0, two[0], 1)
+
+
+class AppendsUnseen(list[Any]):
+    """A buffer to which an item is added right after it was looked at."""
+
+    def __init__(self, part: Partition[Any]) -> None:
+        super().__init__()
+        self.part = part
+        self.owner_read: object = None
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - as list has it
+        """Answer, then do what a producer does: append, and read the owner."""
+        found = super().__getitem__(key)
+        self.append("late")
+        self.owner_read = self.part.owner
+        return found
+
+
+@pytest.mark.parametrize("stand_in", [RETIRED, CLOSED])
+def test_who_appends_unseen_sees_that_the_owner_is_gone(
+    table: OwnershipTable[Any], two: tuple[Idle, Idle], stand_in: Nobody
+) -> None:
+    """The owner goes first and the look comes second, so one of the two sides notices."""
+    part = table.partitions[0]
+    buffer = part.buffer = AppendsUnseen(part)
+    assert table.retire(part, two[0]) if stand_in is RETIRED else table.seal(two[0])
+    assert buffer.owner_read is stand_in
 
 
 def test_a_partition_that_changes_hands_is_not_retired(
