@@ -146,6 +146,11 @@ class Drainer(Task):
         self._refresh(self._table.version)
         return not all(part.is_empty() for part in self._owned)
 
+    def expect_idlers(self) -> None:
+        """Look for handlers to call when idle, if it sleeps for lack of any."""
+        if not self._idlers:
+            self.wake()
+
     def give_up(self) -> list[Any]:
         """Stop delivering; return the items in hand that no handler has got."""
         with self.lock:

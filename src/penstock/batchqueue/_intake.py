@@ -238,7 +238,7 @@ class Intake(Generic[T]):
         done = 0
         while part.owner is not RETIRED and not self._closing:
             if self._strategy is BufferStrategy.DROP_OLDEST:
-                part.evict(min(part.used, len(part.buffer) + len(batch) - done - part.limit))
+                part.evict(len(part.buffer) + len(batch) - done - part.limit)
             fits = part.limit - len(part.buffer)
             if fits > 0:
                 chunk = batch if fits >= len(batch) and not done else batch[done : done + fits]
@@ -255,7 +255,8 @@ class Intake(Generic[T]):
         left = None if deadline is None else deadline - self._clock.now()
         if self._strategy is BufferStrategy.IF_POSSIBLE or (left is not None and left <= 0):
             return False
-        part.owner.wake()
+        if part.owner.parked:  # what was put here just now, it has not been told of yet
+            part.owner.wake()
         if threading.get_ident() in self._dispatching:
             msg = (
                 f"a handler of {self!r} produced into its own queue, partition {part.index} of "

@@ -160,8 +160,8 @@ class Partition(Generic[T]):
         return self.room
 
     def evict(self, wanted: int) -> None:
-        """Push out the oldest *wanted* items. Call with ``lock`` held."""
-        gone = self.buffer[self.dead : self.dead + wanted]
+        """Push out the oldest *wanted* items, if that many are here. Call with ``lock`` held."""
+        gone = self.buffer[self.dead : self.dead + max(0, wanted)]
         self.evicted = Counter() if self.evicted is None else self.evicted
         self.evicted.update(map(type, gone))
         # Deleting at the head shifts the whole list: blank the slots and delete in bulk.

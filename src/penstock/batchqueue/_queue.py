@@ -22,6 +22,7 @@ from penstock.batchqueue._ownership import OwnershipTable
 from penstock.batchqueue._partition import RETIRED, Partition
 from penstock.batchqueue._rebalancer import Rebalancer, RebalanceSettings
 from penstock.batchqueue._shutdown import Shutdown
+from penstock.batchqueue.handlers import on_idle_of
 from penstock.batchqueue.selectors import PartitionSelector, type_hash
 from penstock.batchqueue.stats import BatchQueueStats, DrainReport
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -109,9 +110,9 @@ class BatchQueue(Intake[T]):
                 raise QueueClosedError(msg)
             self._weight = dispatch.add(type_, handler, weight)
             self._table.grow(self.config.partitions.resolve(self._planned_threads, self._weight))
-            wake = [d for d in self._drainers if d.parked and dispatch.idlers()]
-        for drainer in wake:  # so that a handler with on_idle is noticed by a sleeping drainer
-            drainer.wake()
+        if on_idle_of(handler) is not None:
+            for drainer in self._drainers:
+                drainer.expect_idlers()
 
     def remove_handler(self, type_: type) -> bool:
         """Forget the handler of *type_*; False if there was none.
@@ -161,6 +162,7 @@ class BatchQueue(Intake[T]):
         with self._route_lock:
             if self._closing:
                 return None
+            self._dormant = False
             partitions = self._table.partitions
             if self._typed:
                 kind = type(item)
