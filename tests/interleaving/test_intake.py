@@ -106,8 +106,7 @@ def test_an_append_that_comes_before_the_seal_is_drained() -> None:
     stepped.queue.produce("first")
     stepped.settle()
     part = stepped.queue._routes[str]
-    stepped.queue._shutdown.begin()
-    stepped.queue._refuse_producers()
+    stepped.queue._close_intake()
     part.buffer.append("in between")  # what a producer with the old route does next
     assert stepped.queue._knock(part, "in between", None)
     assert stepped.queue.shutdown().complete
@@ -287,7 +286,7 @@ def test_a_handler_that_fills_its_own_queue_is_told_so() -> None:
     stepped.queue.produce(left())
     stepped.step(0)
     assert [error.accepted for error in errors] == [0]
-    assert "own queue" in str(errors[0])
+    assert "its own thread drains" in str(errors[0])
     stepped.settle()
     assert len(seen.items) == 1
     stepped.close()

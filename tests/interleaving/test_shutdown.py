@@ -17,7 +17,8 @@ from penstock import (
     PartitionPolicy,
     ThreadPolicy,
 )
-from penstock.batchqueue._shutdown import Phase, Shutdown
+from penstock.batchqueue._partition import CLOSED
+from penstock.batchqueue._shutdown import Shutdown
 from penstock.testing import FakeClock, RecordingHandler, eventually
 from tests.interleaving.forcing import WAIT, Gate, GatedHandler, Stepped, running, types_for
 
@@ -116,8 +117,7 @@ def test_the_last_on_idle_comes_after_every_item() -> None:
     with running(lambda: stepped.step(1)):
         gate.await_arrival()
         stepped.queue.produce(there())  # waits behind the slow handler
-        stepped.queue._shutdown.begin()
-        stepped.queue._refuse_producers()
+        stepped.queue._close_intake()
         for _ in range(5):  # the first drainer has nothing to do, and must not flush yet
             stepped.step(0)
         assert log == []
@@ -186,15 +186,24 @@ def test_a_group_that_waits_for_its_handler_is_reported_when_time_is_up() -> Non
     eventually(lambda: not any(t.name.startswith("penstock-q") for t in threading.enumerate()))
 
 
-def test_only_one_caller_begins_the_shutdown() -> None:
-    """The phases go forward only, whoever asks."""
+def test_the_phases_only_go_forward() -> None:
+    """Whoever asks again, and however late."""
     shutdown = Shutdown(1, FakeClock())
-    assert shutdown.begin()
-    assert not shutdown.begin()
+    shutdown.begin()
     assert shutdown.sealed()
+    shutdown.begin()
+    assert shutdown.phase.value == "flushing"
     assert shutdown.ended()
+    shutdown.finish()
     assert not shutdown.abandon()
-    assert shutdown.phase is Phase.CLOSED
+    assert shutdown.phase.value == "closed"
+    given_up = Shutdown(1, FakeClock())
+    given_up.begin()
+    assert given_up.abandon()
+    assert not given_up.sealed()
+    assert not given_up.ended()
+    given_up.finish()
+    assert given_up.phase.value == "abandoned"
 
 
 def test_a_second_caller_waits_for_the_first() -> None:
@@ -266,8 +275,9 @@ def test_a_shutdown_from_ones_own_callback_does_not_deadlock(where: str) -> None
     eventually(lambda: reports)
     assert queue.shutdown(60).finished
     assert not reports[0].finished
-    assert queue.stats().state == "closed"
-    assert queue.stats().consumed == 1
+    stats = queue.stats()
+    assert stats.state == "closed"
+    assert stats.consumed == stats.accepted
 
 
 def test_a_shutdown_during_the_fence_ends_it() -> None:
@@ -312,3 +322,77 @@ def test_a_shutdown_on_a_busy_shared_scheduler_is_bounded() -> None:
     gate.open()
     assert stuck.shutdown(60).complete
     assert queues._schedulers.names() == ()
+
+
+def test_no_partition_is_sealed_before_producers_are_refused() -> None:
+    """While a shutdown is still telling producers, a drainer that runs closes nothing."""
+    stepped = Stepped(ONE)
+    handler = RecordingHandler[Any]()
+    stepped.queue.add_handler(str, handler)
+    stepped.queue.produce("a")
+    stepped.settle()
+    part = stepped.queue._routes[str]
+    close = stepped.queue._table.close
+
+    def drain_in_between() -> None:
+        close()
+        stepped.settle()
+        assert part.owner is stepped.queue._drainers[0]
+
+    stepped.queue._table.close = drain_in_between  # type: ignore[method-assign]
+    assert stepped.queue.shutdown().complete
+    assert part.owner is CLOSED
+
+
+def test_a_partition_closed_in_spite_of_everything_takes_no_items() -> None:
+    """Also the slow way in looks at the owner, not only at what the queue says of itself."""
+    stepped = Stepped(ONE)
+    stepped.queue.add_handler(str, RecordingHandler())
+    stepped.queue.produce("a")
+    stepped.settle()
+    part = stepped.queue._routes[str]
+    part.owner = CLOSED
+    assert stepped.queue._put(part, ["b"], None) == 0
+    assert stepped.queue.produce_many(["c"]) == 0
+    assert part.buffer == []
+    assert stepped.queue.stats().dropped.closed == 2
+    part.owner = stepped.queue._drainers[0]
+    stepped.close()
+
+
+def test_a_shutdown_begun_in_a_handler_can_be_given_up_by_another_caller() -> None:
+    """Whoever waits last may give up; the handler that began it cannot wait at all."""
+    gate = Gate()
+    reports: list[DrainReport] = []
+
+    def shut_then_hang(batch: list[str]) -> None:
+        del batch
+        reports.append(queue.shutdown(60))
+        gate.pass_through()
+
+    queue = BatchQueue[Any]("q", ONE)
+    queue.add_handler(str, shut_then_hang)
+    queue.produce("x")
+    gate.await_arrival()
+    report = queue.shutdown(0)
+    assert report.finished
+    assert report.in_handlers == 1
+    assert not reports[0].finished
+    gate.open()
+    eventually(lambda: not any(t.name.startswith("penstock-q") for t in threading.enumerate()))
+
+
+def test_every_caller_is_told_what_was_left_over() -> None:
+    """A shutdown after one that gave up reports the same undelivered items."""
+    gate = Gate()
+    queue = BatchQueue[Any]("q", ONE)
+    queue.add_handler(str, GatedHandler(gate))
+    queue.produce("stuck")
+    gate.await_arrival()
+    queue.produce_many(["a", "b"])
+    assert queue.shutdown(0).undelivered == ("a", "b")
+    again = queue.shutdown(0)
+    assert again.undelivered == ("a", "b")
+    assert not again.complete
+    gate.open()
+    eventually(lambda: not any(t.name.startswith("penstock-q") for t in threading.enumerate()))

@@ -14,7 +14,6 @@ from penstock.batchqueue._dispatch import (
     ConsumerDispatch,
     HandlerDispatch,
     HandlerEntry,
-    abandon,
 )
 from penstock.batchqueue._drainer import Drainer, DrainerParts, IdleBackoff
 from penstock.batchqueue._intake import Intake
@@ -22,7 +21,6 @@ from penstock.batchqueue._ownership import OwnershipTable
 from penstock.batchqueue._partition import RETIRED, Partition
 from penstock.batchqueue._rebalancer import Rebalancer, RebalanceSettings
 from penstock.batchqueue._shutdown import Shutdown
-from penstock.batchqueue.handlers import on_idle_of
 from penstock.batchqueue.selectors import PartitionSelector, type_hash
 from penstock.batchqueue.stats import BatchQueueStats, DrainReport
 from penstock.clock import SYSTEM_CLOCK, Clock
@@ -54,10 +52,21 @@ class BatchQueue(Intake[T]):
     shuts down on leaving.
     """
 
-    # Locks, outermost first; none is held while user code runs:
-    #   _registering (add/remove handler) > _route_lock > table > partition > scheduler,
-    #   counts. The numbered invariants stand in the modules that keep them:
-    #   P _partition, N _intake, O _ownership, D _dispatch, R _drainer, X _shutdown.
+    # Locks, outermost first: a handler entry's (the only one held while user code runs;
+    # it keeps that very handler to itself) > _registering > _route_lock > drainer > table
+    # > partition > scheduler, counts. The numbered invariants stand in the modules that
+    # keep them: P _partition, N _intake, O _ownership, D _dispatch, R _drainer,
+    # X _shutdown.
+
+    # Made by _assemble(), anew in a forked child:
+    _dormant: bool  # in a child that has not used it yet
+    _disposed: bool
+    _left_over: tuple[Any, ...]
+    _shutdown: Shutdown
+    _table: OwnershipTable[T]
+    _drainers: tuple[Drainer, ...]
+    _rebalancer: Rebalancer | None
+    _own_schedulers: list[Scheduler]
 
     def __init__(  # noqa: PLR0913 - what tests and managers put in place of the defaults
         self,
@@ -105,14 +114,18 @@ class BatchQueue(Intake[T]):
         """
         dispatch = self._handlers()
         with self._registering:
-            if self._shutdown.is_begun():
+            if self._closing:
                 msg = f"queue {self.name!r} was shut down and takes no more handlers"
                 raise QueueClosedError(msg)
             self._weight = dispatch.add(type_, handler, weight)
             self._table.grow(self.config.partitions.resolve(self._planned_threads, self._weight))
-        if on_idle_of(handler) is not None:
+        self._share_idlers()
+
+    def _share_idlers(self) -> None:
+        """Have the drainers find out anew which handlers they look after when idle."""
+        if self._dispatch.idlers():
             for drainer in self._drainers:
-                drainer.expect_idlers()
+                drainer.wake()
 
     def remove_handler(self, type_: type) -> bool:
         """Forget the handler of *type_*; False if there was none.
@@ -142,7 +155,7 @@ class BatchQueue(Intake[T]):
 
         loop = asyncio.get_running_loop()
         while True:
-            room = loop.create_future()
+            room: asyncio.Future[None] = loop.create_future()
 
             def announce(room: asyncio.Future[None] = room) -> None:
                 try:
@@ -150,10 +163,14 @@ class BatchQueue(Intake[T]):
                 except RuntimeError:  # the loop was closed; nobody waits any more
                     logger.debug("queue.waiter_gone", extra={"queue": self.name})
 
-            accepted = self._offer(item, announce)
-            if accepted is not None:
-                return accepted
-            await room
+            outcome = self._offer(item, announce)
+            if isinstance(outcome, bool):
+                return outcome
+            try:
+                await room
+            except BaseException:
+                outcome.unwatch(announce)
+                raise
 
     def _place(self, item: T) -> Partition[T] | None:
         if item is None:
@@ -162,16 +179,29 @@ class BatchQueue(Intake[T]):
         with self._route_lock:
             if self._closing:
                 return None
-            self._dormant = False
+            if self._dormant:
+                self._dormant = False
+                self._wake_all()
             partitions = self._table.partitions
             if self._typed:
-                kind = type(item)
-                part = partitions[type_hash(kind) % len(partitions)]
-                part.kinds.add(kind)
-                self._routes[kind] = part
-                return part
+                return self._route(type(item), partitions)
         count = len(partitions)
         return partitions[self._selector.index(item, count) if count > 1 else 0]
+
+    def _route(self, kind: type, partitions: tuple[Partition[T], ...]) -> Partition[T]:
+        """Give *kind* a route, or the one that another producer has given it meanwhile (N3)."""
+        part = self._routes.get(kind)
+        if part is None or part.owner is RETIRED:
+            part = partitions[type_hash(kind) % len(partitions)]
+            part.kinds |= {kind}
+            self._routes[kind] = part
+        return part
+
+    def _drained_by_this_thread(self) -> bool:
+        if threading.get_ident() in self._dispatching:
+            return True
+        scheduler = self._drainers[0].scheduler
+        return scheduler is not None and scheduler.has_only_this_thread()
 
     def _forget_route(self, kind: type, part: Partition[T]) -> None:
         with self._route_lock:
@@ -217,7 +247,7 @@ class BatchQueue(Intake[T]):
     @property
     def is_running(self) -> bool:
         """Whether the queue accepts items."""
-        return not self._shutdown.is_begun()
+        return not self._closing
 
     def __repr__(self) -> str:
         partitions = self._table.partitions
@@ -242,22 +272,19 @@ class BatchQueue(Intake[T]):
         timeout = self.config.shutdown_timeout if timeout is None else timeout
         started = self._clock.now()
         before = self._consumed()
-        first = self._shutdown.begin()
-        if first:
-            self._refuse_producers()
+        self._close_intake()
         if threading.get_ident() in self._dispatching:
             return self._report(started, before, finished=False)
         self._help()
         over = self._shutdown.wait(timeout)
-        left: list[Any] = []
-        if first and not over and self._shutdown.abandon():
-            left = self._give_up()
+        if not over and self._shutdown.abandon():
+            self._give_up()
         if not self._shutdown.is_over():
             return self._report(started, before, finished=False)
         remaining = max(0.0, started + timeout - self._clock.now())
         for scheduler in self._own_schedulers:
             scheduler.close(remaining if over else 0.0)
-        return self._report(started, before, undelivered=left)
+        return self._report(started, before)
 
     def drain_at_exit(self, timeout: float) -> float:
         """Shut down because the interpreter ends; return the seconds it took."""
@@ -286,6 +313,12 @@ class BatchQueue(Intake[T]):
     ) -> None:
         self.shutdown()
 
+    def _close_intake(self) -> None:
+        """Refuse producers, then let the drainers close down (X3). Harmless when repeated."""
+        self._refuse_producers()
+        self._shutdown.begin()
+        self._wake_all()
+
     def _refuse_producers(self) -> None:
         with self._route_lock:
             self._closing = True
@@ -296,7 +329,6 @@ class BatchQueue(Intake[T]):
                 watchers = part.announce_room()
             for notify in watchers:
                 notify()
-        self._wake_all()
 
     def _wake_all(self) -> None:
         for task in self._tasks():
@@ -307,14 +339,16 @@ class BatchQueue(Intake[T]):
 
     def _help(self) -> None:
         """Run the drainers here if their scheduler has no threads to do it."""
-        for task in self._tasks():
-            if task.scheduler is not None:
-                task.scheduler.help(self._shutdown.is_over)
+        schedulers = [task.scheduler for task in self._tasks() if task.scheduler is not None]
+        helped = [True]
+        while any(helped):
+            helped = [s.help(self._shutdown.is_over) for s in schedulers]
 
-    def _give_up(self) -> list[Any]:
-        left = [item for drainer in self._drainers for item in drainer.give_up()]
-        left += self._table.abandon()
-        abandon(self._dispatch, left)
+    def _give_up(self) -> None:
+        in_hand = [item for drainer in self._drainers for item in drainer.give_up()]
+        waiting = self._table.abandon()
+        self._dispatch.abandon(in_hand, waiting)
+        self._left_over = left = (*in_hand, *waiting)
         self._wake_all()
         self._dispose()
         if left:
@@ -325,25 +359,27 @@ class BatchQueue(Intake[T]):
                 self.name,
                 extra={"queue": self.name},
             )
-        return left
 
     def _dispose(self) -> None:
         """Let go of the schedulers and of the manager, once nothing more is to be delivered."""
+        with self._closed_lock:
+            done, self._disposed = self._disposed, True
+        if done:
+            return
         for scheduler in self._own_schedulers:
             scheduler.close(0.0)
         if self.config.shared_scheduler is not None:
             self._schedulers.release(self.config.shared_scheduler[0])
         if self._on_closed is not None:
             self._on_closed(self)
+        self._shutdown.finish()
 
-    def _report(
-        self, started: float, before: int, undelivered: Iterable[Any] = (), *, finished: bool = True
-    ) -> DrainReport:
+    def _report(self, started: float, before: int, *, finished: bool = True) -> DrainReport:
         unflushed = [e.name for e in self._dispatch.idlers() if not e.flushed]
         return DrainReport(
             queue=self.name,
             consumed=self._consumed() - before,
-            undelivered=tuple(undelivered),
+            undelivered=self._left_over,
             in_handlers=sum(d.now_handling for d in self._drainers) if finished else 0,
             unflushed=tuple(unflushed) if finished else (),
             elapsed=self._clock.now() - started,
@@ -372,12 +408,15 @@ class BatchQueue(Intake[T]):
         self._closed_lock = threading.Lock()
         self._closed_drops: Counter[type] = Counter()
         self._noted: set[str] = set()
-        self._dispatching = set()
+        self._dispatching: set[int] = set()  # threads that run one of the drainers
+        self._left_over = ()
+        self._disposed = False
         self._routes = {}
         self._closing = False
         self._dormant = not at_once
         self._planned_threads = 1 if config.threads is None else config.threads.resolve()
         count = config.partitions.resolve(self._planned_threads, self._weight)
+        self._by_handler = config.consumer is None
         self._typed = self._selector == PartitionSelector.type_hash() or (
             count == 1 and not config.partitions.grows
         )
@@ -394,6 +433,7 @@ class BatchQueue(Intake[T]):
             home=self._home,
             closed=self._dispose,
             wake_all=self._wake_all,
+            share_idlers=self._share_idlers,
         )
         self._drainers = tuple(Drainer(index, parts) for index in range(threads))
         self._table = OwnershipTable[T](config.buffer_size, self._drainers, self._clock)
@@ -429,7 +469,7 @@ class BatchQueue(Intake[T]):
 
     def _attach(self, *, at_once: bool) -> None:
         """Give every task a thread of its own, or the drainer to the shared scheduler."""
-        self._own_schedulers: list[Scheduler] = []
+        self._own_schedulers = []
         for drainer in self._drainers:
             drainer.use(self._table)
         if self.config.shared_scheduler is not None:
@@ -446,9 +486,11 @@ class BatchQueue(Intake[T]):
 
     def renew_after_fork(self) -> None:
         """Start empty in a child process; threads come back with the first use."""
-        if self._shutdown.is_begun():
-            return
         self._dispatch.renew_after_fork()
+        if self._shutdown.is_begun():
+            self._shutdown = Shutdown(0, self._clock)
+            self._shutdown.finish()
+            return
         self._assemble(at_once=False)
 
     # -- callbacks of the drainers ----------------------------------------------------------
@@ -467,7 +509,7 @@ class BatchQueue(Intake[T]):
         part = self._routes.get(entry.kind)
         if part is None or part.owner is RETIRED:
             partitions = self._table.partitions
-            part = partitions[type_hash(entry.kind) % len(partitions)]
+            part = partitions[entry.hash % len(partitions)]
         return part.keeper
 
 

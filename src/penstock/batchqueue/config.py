@@ -8,7 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.batchqueue.balancing import DrainBalancer
-from penstock.batchqueue.handlers import HandlerConsumer, QueueErrorHandler, consume_of
+from penstock.batchqueue.handlers import (
+    Consumes,
+    HandlerConsumer,
+    QueueErrorHandler,
+    consume_of,
+)
 from penstock.batchqueue.policies import BufferStrategy, PartitionPolicy
 from penstock.batchqueue.selectors import PartitionSelector
 from penstock.errors import ConfigError
@@ -17,7 +22,7 @@ from penstock.scheduling import ThreadPolicy
 __all__ = ["BatchQueueConfig"]
 
 T = TypeVar("T")
-Handler: TypeAlias = HandlerConsumer[T] | Callable[[list[T]], object]
+Handler: TypeAlias = HandlerConsumer[T] | Consumes[T] | Callable[[list[T]], object]
 Selector: TypeAlias = PartitionSelector | Callable[[Any, int], int]
 
 

@@ -33,6 +33,14 @@ class HandlerConsumer(ABC, Generic[T]):
         """
 
 
+class Consumes(Protocol[T]):
+    """Any object with ``consume(batch)``, and perhaps ``on_idle()``, will do as a handler."""
+
+    def consume(self, batch: list[T], /) -> object:
+        """Process *batch*."""
+        ...
+
+
 class QueueErrorHandler(Protocol[T]):
     """Told of a batch whose handler raised; the batch counts as consumed all the same."""
 

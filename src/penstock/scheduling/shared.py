@@ -45,10 +45,9 @@ class SharedSchedulers:
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Start with no users: those that live on in the child acquire again."""
+        """Start with none: queues that live on in the child acquire again."""
         self._lock = threading.Lock()
-        for shared in self._shared.values():
-            shared.users = 0
+        self._shared = {}
 
     def acquire(self, name: str, policy: ThreadPolicy) -> Scheduler:
         """Return the scheduler called *name*, made by *policy* if it is the first use."""
