@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -286,8 +287,9 @@ class HandlerDispatch(_Delivery):
         if not isinstance(kind, type):
             msg = f"add_handler(type_) must be a class, not {kind!r}"
             raise ConfigError(msg)
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight > 0:
-            msg = f"add_handler(weight) must be a number above 0, not {weight!r}"
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not (number and 0 < weight < math.inf):
+            msg = f"add_handler(weight) must be a finite number above 0, not {weight!r}"
             raise ConfigError(msg)
         consume = consume_of(handler, "add_handler(handler)")
         fresh = HandlerEntry(handler, consume, on_idle_of(handler), kind=kind)

@@ -51,11 +51,12 @@ class QueueErrorHandler(Protocol[T]):
 
 def consume_of(handler: object, field: str) -> Callable[[list[Any]], object]:
     """Return the function that takes a batch, or say why *handler* has none."""
-    consume = getattr(handler, "consume", None)
-    if callable(consume):
-        return consume  # type: ignore[no-any-return]
-    if callable(handler) and not isinstance(handler, type):
-        return handler
+    if not isinstance(handler, type):  # a class is most likely a forgotten pair of brackets
+        consume = getattr(handler, "consume", None)
+        if callable(consume):
+            return consume  # type: ignore[no-any-return]
+        if callable(handler):
+            return handler
     msg = (
         f"{field} must be a HandlerConsumer, an object with consume(batch), or a callable "
         f"that takes a batch, not {handler!r}"
