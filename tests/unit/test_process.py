@@ -10,6 +10,7 @@ import weakref
 import pytest
 
 from penstock import _process
+from tests.unit.rig import events
 
 
 class Subject:
@@ -55,6 +56,24 @@ def test_at_exit_all_share_one_deadline() -> None:
     _process._drain_all()
     assert _process.EXIT_DEADLINE == 5.0
     assert story == ["drain a 5.0", "drain b 3.0", "drain c 0.0"]
+
+
+def test_at_exit_one_that_fails_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What a subject raises is logged, and the next one gets its time."""
+
+    class Failing(Subject):
+        def drain_at_exit(self, timeout: float) -> float:
+            raise OSError(timeout)
+
+    story: list[str] = []
+    subjects = [Failing("a", story), Subject("b", story)]
+    for subject in subjects:
+        _process.drain_at_exit(subject)
+    _process._drain_all()
+    assert story == ["drain b 5.0"]
+    assert events(caplog) == ["process.exit_drain_failed"]
 
 
 def test_what_nobody_holds_is_not_called() -> None:

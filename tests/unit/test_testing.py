@@ -262,10 +262,28 @@ def test_help_steps_until_the_caller_has_what_it_wants() -> None:
     """Or until nothing is ready."""
     steps, task = StepExecutor(), Counting(*[0.0] * 5)
     steps.attach(task)
-    steps.help(lambda: task.runs == 3)
+    assert steps.help(lambda: task.runs == 3)
     assert task.runs == 3
-    steps.help(lambda: False)
+    assert steps.help(lambda: False)
     assert task.runs == 6
+    assert not steps.help(lambda: False)
+
+
+def test_what_a_task_raises_reaches_the_test() -> None:
+    """The step fails, and the task can be woken and stepped again."""
+
+    class Failing(Counting):
+        def run(self) -> float | None:
+            super().run()
+            raise LookupError
+
+    steps, task = StepExecutor(), Failing()
+    steps.attach(task)
+    for runs in (1, 2):
+        with pytest.raises(LookupError):
+            steps.step()
+        assert (task.runs, task.parked) == (runs, True)
+        task.wake()
 
 
 def test_an_executor_is_its_own_factory() -> None:
@@ -273,6 +291,7 @@ def test_an_executor_is_its_own_factory() -> None:
     steps = StepExecutor()
     assert steps("name", 4, steps.clock) is steps
     assert steps.close(0.0) is True
+    assert steps.has_only_this_thread() is False
 
 
 # -- RecordingHandler and eventually ------------------------------------------------------------

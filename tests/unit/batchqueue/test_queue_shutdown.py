@@ -428,10 +428,6 @@ def test_a_flush_that_is_stuck_is_reported() -> None:
     draining.result(PATIENCE)
 
 
-@pytest.mark.xfail(
-    reason="_queue.py shutdown(): a later caller's report of an abandoned queue has no "
-    "undelivered items, so it claims to be complete"
-)
 def test_a_queue_that_lost_items_is_complete_for_nobody() -> None:
     """Whoever asks again after an abandoned shutdown is not told that all went well."""
     queue = Rig(Unhelpful()).queue()
@@ -546,7 +542,7 @@ def test_after_a_fork_a_shared_scheduler_closes_with_its_last_user() -> None:
 
 
 @pytest.mark.xfail(
-    reason="_queue.py _assemble(): partitions are resolved for the handlers' weight alone, so "
+    reason="_machinery.py _assemble(): partitions are resolved for the handlers' weight alone, so "
     "an adaptive queue with fewer handlers than threads comes back smaller, with a warning"
 )
 def test_after_a_fork_a_queue_has_as_many_threads_and_partitions_as_before(

@@ -162,10 +162,14 @@ def test_real_threads_are_the_default() -> None:
     shared.release("io")
 
 
-def test_after_a_fork_a_lock_that_was_held_is_new() -> None:
-    """A thread of the parent that was inside does not block the child; what is shared stays."""
+def test_after_a_fork_users_are_counted_anew() -> None:
+    """The child starts with none, and a thread of the parent that was inside does not block it."""
     shared = SharedSchedulers(factory=Witness)
-    scheduler = shared.acquire("io", ONE)
+    parents = [shared.acquire("io", ONE) for _ in range(3)]
     assert shared._lock.acquire()
     shared.renew_after_fork()
-    assert shared.acquire("io", ONE) is scheduler
+    assert shared.names() == ()
+    childs = witness(shared.acquire("io", ONE))
+    assert childs not in parents
+    shared.release("io")
+    assert childs.closed

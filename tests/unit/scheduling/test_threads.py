@@ -193,6 +193,28 @@ def test_a_raising_task_does_not_end_its_thread(
     assert task.threads[0] is task.threads[1]
 
 
+def test_a_log_handler_that_raises_does_not_end_the_thread(make: Make, clock: FakeClock) -> None:
+    """S4 holds even if the failure cannot be logged."""
+
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise SystemExit(str(record))
+
+    def fail() -> float:
+        raise ValueError
+
+    task, handler = Script(fail), Raising()
+    logging.getLogger("penstock.scheduling").addHandler(handler)
+    try:
+        make().attach(task)
+        task.await_runs()
+        clock.await_sleepers(1)
+    finally:
+        logging.getLogger("penstock.scheduling").removeHandler(handler)
+    clock.advance(1.0)
+    task.await_runs()
+
+
 # -- waking and timers --------------------------------------------------------------------
 
 
@@ -324,6 +346,70 @@ def test_a_wake_makes_the_timer_void(make: Make, clock: FakeClock) -> None:
     assert task.times == 2
 
 
+def test_a_task_that_is_put_off_again_and_again_has_one_timer(make: Make, clock: FakeClock) -> None:
+    """Waking it early does not pile up timers; it runs at the last time it asked for."""
+    scheduler = make()
+    task = Script(*(lambda: 5.0 for _ in range(4)))
+    scheduler.attach(task)
+    task.await_runs()
+    for _ in range(3):
+        clock.await_sleepers(1)
+        clock.advance(1.0)
+        task.wake()
+        task.await_runs()
+    clock.await_sleepers(1)
+    assert len(scheduler._timers) == 1
+    clock.advance(2.0)  # what it asked for first; it has asked for later since
+    other = Script()
+    scheduler.attach(other)
+    other.await_runs()
+    assert task.times == 4
+    clock.await_sleepers(1)
+    clock.advance(3.0)
+    task.await_runs()
+    assert task.times == 5
+
+
+def test_a_shorter_delay_than_before_counts(make: Make, clock: FakeClock) -> None:
+    """A task that asks to run sooner than it did before is run sooner, and once."""
+    scheduler = make()
+    task = Script(lambda: 100.0, lambda: 1.0)
+    scheduler.attach(task)
+    task.await_runs()
+    task.wake()
+    task.await_runs()
+    clock.await_sleepers(1)
+    clock.advance(1.0)
+    task.await_runs()
+    clock.await_sleepers(1)
+    clock.advance(100.0)
+    other = Script()
+    scheduler.attach(other)
+    other.await_runs()
+    assert task.times == 3
+
+
+def test_a_timer_that_falls_due_while_its_task_runs_is_void(make: Make, clock: FakeClock) -> None:
+    """The task is at work already; what it answers then decides when it runs again."""
+    scheduler = make(threads=2)
+    stop = Stop()
+    task = Script(lambda: 1.0, stop)
+    scheduler.attach(task)
+    task.await_runs()
+    clock.await_sleepers(2)
+    task.wake()
+    await_event(stop.entered)
+    clock.advance(1.0)
+    other = Script()
+    scheduler.attach(other)
+    other.await_runs()
+    assert task.times == 2
+    stop.go.set()
+    task.await_runs()
+    clock.await_sleepers(2)
+    assert task.times == 2
+
+
 def test_more_tasks_than_threads_all_get_their_turn(make: Make) -> None:
     """Two threads run five tasks, each as often as it asks."""
     scheduler = make(threads=2)
@@ -416,15 +502,15 @@ def test_a_task_may_close_its_own_scheduler(make: Make) -> None:
 # -- without threads --------------------------------------------------------------------------
 
 
+def _refuse(_thread: threading.Thread) -> None:
+    msg = "can't create new thread at interpreter shutdown"
+    raise RuntimeError(msg)
+
+
 @pytest.fixture
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no thread start, as when the interpreter ends."""
-
-    def refuse(_thread: threading.Thread) -> None:
-        msg = "can't create new thread at interpreter shutdown"
-        raise RuntimeError(msg)
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", _refuse)
 
 
 @pytest.mark.usefixtures("no_threads")
@@ -432,12 +518,12 @@ def test_without_threads_help_runs_the_tasks_on_the_caller(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What no thread can run, runs on the thread that asks, until nothing is ready."""
-    caplog.set_level(logging.DEBUG)
     scheduler = make()
     tasks = [Script(lambda: 0.0), Script(lambda: None)]
     for task in tasks:
         scheduler.attach(task)
-    scheduler.help(lambda: False)
+    assert scheduler.help(lambda: False)
+    assert not scheduler.help(lambda: False)
     assert [task.times for task in tasks] == [2, 1]
     assert tasks[0].threads == [threading.current_thread()] * 2
     assert set(events(caplog)) == {"scheduler.no_thread"}
@@ -474,10 +560,42 @@ def test_help_leaves_tasks_to_the_threads_there_are(make: Make) -> None:
     scheduler.attach(Script(stop))
     await_event(stop.entered)
     scheduler.attach(task)
-    scheduler.help(lambda: False)
+    assert not scheduler.help(lambda: False)
     assert task.times == 0
     stop.go.set()
     task.await_runs()
+
+
+def test_a_thread_that_could_not_start_is_tried_again_at_the_next_wake(make: Make) -> None:
+    """A task that is ready but has no thread counts as parked, so that producers wake it."""
+    scheduler = make()
+    task = Script()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _refuse)
+        scheduler.attach(task)
+    assert (task.state, task.parked) == (TaskState.READY, True)
+    task.wake()
+    task.await_runs()
+
+
+def test_a_scheduler_knows_if_the_caller_is_its_only_thread(make: Make) -> None:
+    """True for a task on a scheduler of one thread; not with two, and not from outside."""
+    one, two = make(threads=1), make(threads=2)
+    seen: list[bool] = []
+
+    def look(scheduler: ThreadScheduler) -> Run:
+        def run() -> float:
+            seen.append(scheduler.has_only_this_thread())
+            return math.inf
+
+        return run
+
+    for scheduler, asked in ((one, one), (two, two), (two, one)):
+        task = Script(look(asked))
+        scheduler.attach(task)
+        task.await_runs()
+    assert seen == [True, False, False]
+    assert not one.has_only_this_thread()
 
 
 # -- fork -----------------------------------------------------------------------------------
