@@ -69,6 +69,7 @@ class Intake(Generic[T]):
     _closing: bool
     _typed: bool  # all items of a type go the same way
     _by_handler: bool  # ... and to a handler of their own
+    _only_one: bool  # there is one partition, now and for ever
 
     def produce(self, item: T, timeout: float | None = None) -> bool:
         """Accept *item* for its handler.
@@ -188,7 +189,7 @@ class Intake(Generic[T]):
 
     def _by_partition(self, batch: list[T]) -> list[tuple[Partition[T] | None, list[T]]]:
         """Split *batch* by partition (None: refused), each part in its order."""
-        if self._typed:  # all to one partition, whatever their types
+        if self._only_one:
             return [(self._place(batch[_first_none(batch)]), batch)] if batch else []
         chosen: defaultdict[Partition[T] | None, list[T]] = defaultdict(list)
         for part, item in [(self._place(item), item) for item in batch]:

@@ -201,11 +201,12 @@ class Machinery(Intake[T]):
         self._closing = False
         self._dormant = not at_once
         self._planned_threads = 1 if config.threads is None else config.threads.resolve()
-        count = config.partitions.resolve(self._planned_threads, self._weight)
+        # In a child there are handlers already, and perhaps fewer than threads: it never shrinks.
+        resolve = config.partitions.resolve
+        count = max(resolve(self._planned_threads, w) for w in (0.0, self._weight))
         self._by_handler = config.consumer is None
-        self._typed = self._selector == PartitionSelector.type_hash() or (
-            count == 1 and not config.partitions.grows
-        )
+        self._only_one = count == 1 and not config.partitions.grows
+        self._typed = self._only_one or self._selector == PartitionSelector.type_hash()
         threads = self._usable_threads(count)
         self._shutdown = Shutdown(threads, self._clock)
         parts = DrainerParts(

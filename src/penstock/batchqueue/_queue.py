@@ -84,7 +84,9 @@ class BatchQueue(Machinery[T]):
 
         Items of the type that still come are counted as drops. Partitions are kept.
         """
-        return self._handlers().remove(type_)
+        removed = self._handlers().remove(type_)
+        self._share_idlers()
+        return removed
 
     def _handlers(self) -> HandlerDispatch:
         if isinstance(self._dispatch, HandlerDispatch):

@@ -16,6 +16,7 @@ from penstock import (
     PartitionSelector,
     ThreadPolicy,
 )
+from penstock.batchqueue import _dispatch
 from penstock.testing import FakeClock, RecordingHandler, StepExecutor, eventually
 from tests.unit.rig import Rig, events, kinds
 
@@ -624,6 +625,31 @@ def test_a_busy_owner_keeps_its_partitions(caplog: pytest.LogCaptureFixture) -> 
     assert events(caplog) == ["queue.rebalance_abandoned"]
     assert [part.thread for part in queue.stats().partitions] == [0, 1, 0, 1]
     assert queue.stats().handovers_abandoned == 1
+
+
+def test_a_shutdown_is_not_the_fault_of_a_busy_owner(caplog: pytest.LogCaptureFixture) -> None:
+    """A hand-over that the end of the queue prevents is neither counted nor logged."""
+    rig = Rig()
+    queue = balanced(rig, Foolish([1, 1, 0, 1]))
+    queue._close_intake()
+    assert queue._rebalancer is not None
+    assert queue._rebalancer.rebalance() == 0
+    assert queue.stats().handovers_abandoned == 0
+    assert events(caplog) == []
+
+
+def test_who_waits_for_a_handler_can_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another thread is in it, the wait asks now and then whether it still makes sense."""
+    monkeypatch.setattr(_dispatch, "_ENTRY_POLL", 0.001)
+    queue = Rig().queue()
+    queue.add_handler(str, print)
+    answers = iter([False, False, True])
+    inside = queue._dispatch.admit(str, lambda: False)
+    assert inside is not None
+    assert queue._dispatch.admit(str, lambda: next(answers)) is None
+    assert next(answers, None) is None
+    queue._dispatch.dismiss(inside)
+    assert queue._dispatch.admit(str, lambda: True) is inside
 
 
 def test_real_threads_drain_and_idle_too() -> None:

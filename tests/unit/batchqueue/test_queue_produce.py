@@ -313,10 +313,6 @@ def test_a_consumer_with_one_partition_gets_many_items_in_their_order() -> None:
     assert consumer.batches == [[1, "a", 2, "b"]]
 
 
-@pytest.mark.xfail(
-    reason="_intake.py _by_partition(): with a consumer and selector=type_hash() all items of a "
-    "call go to the partition of the first one's type"
-)
 def test_with_a_consumer_many_items_go_where_each_would_go_alone() -> None:
     """A consumer queue that goes by type does so one by one and together."""
     settings: dict[str, object] = {
@@ -441,6 +437,30 @@ def test_a_route_that_was_retired_meanwhile_is_found_anew() -> None:
     assert [part.used for part in queue.stats().partitions] == [0, 0, 2]
     rig.drain()
     assert len(handler.items) == 3
+
+
+def test_who_comes_second_takes_the_route_that_is_there() -> None:
+    """Two producers that find no route do not part a type's items, even if the queue grew."""
+    rig = Rig()
+    queue = rig.queue(partitions=PartitionPolicy.adaptive())
+    (kind,) = kinds(1, lambda number: number % 3 == 2)
+    first = queue._place(kind())
+    for other in kinds(3):
+        queue.add_handler(other, print)
+    assert queue._place(kind()) is first
+    assert first is queue._table.partitions[0]
+
+
+def test_a_route_that_has_changed_is_not_forgotten() -> None:
+    """Only the route that led to the partition in question is given up."""
+    queue = Rig().queue(partitions=PartitionPolicy.fixed(2))
+    (kind,) = kinds(1, lambda number: number % 2 == 0)
+    queue.produce(kind())
+    right, wrong = queue._table.partitions
+    queue._forget_route(kind, wrong)
+    assert queue._routes == {kind: right}
+    queue._forget_route(kind, right)
+    assert queue._routes == {}
 
 
 # -- from a handler -----------------------------------------------------------------------------

@@ -273,10 +273,6 @@ def test_idle_work_that_moves_with_its_type_is_not_forgotten() -> None:
     assert handler.idle_calls > calls
 
 
-@pytest.mark.xfail(
-    reason="_queue.py remove_handler(): the handler's idle work moves to the thread of another "
-    "of its types, which is not told (no _share_idlers()) and sleeps on"
-)
 def test_idle_work_that_moves_when_a_type_is_removed_is_not_forgotten() -> None:
     """A handler of two types that loses the first is looked after by the second's thread."""
     rig = Rig()
