@@ -410,6 +410,21 @@ def test_a_timer_that_falls_due_while_its_task_runs_is_void(make: Make, clock: F
     assert task.times == 2
 
 
+def test_a_timer_that_falls_due_while_a_thread_looks_is_not_waited_for() -> None:
+    """Time goes on between two looks at the clock; a thread never waits for what is over."""
+
+    class Ticking(FakeClock):
+        def now(self) -> float:
+            self._now += 0.6
+            return self._now
+
+    scheduler = ThreadScheduler("ticking", 1, Ticking())
+    task = Script(lambda: 1.0)
+    scheduler.attach(task)
+    task.await_runs(2)
+    assert scheduler.close(PATIENCE)
+
+
 def test_more_tasks_than_threads_all_get_their_turn(make: Make) -> None:
     """Two threads run five tasks, each as often as it asks."""
     scheduler = make(threads=2)
