@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import os
 import weakref
 from typing import Protocol
@@ -35,6 +36,8 @@ class Drainable(Protocol):
         ...
 
 
+logger = logging.getLogger(__name__)
+
 _order = itertools.count()
 _renewables: weakref.WeakValueDictionary[int, Renewable] = weakref.WeakValueDictionary()
 _drainables: weakref.WeakValueDictionary[int, Drainable] = weakref.WeakValueDictionary()
@@ -58,7 +61,10 @@ def _renew_all() -> None:
 def _drain_all() -> None:
     left = EXIT_DEADLINE
     for _, subject in sorted(_drainables.items()):
-        left = max(0.0, left - subject.drain_at_exit(left))
+        try:
+            left = max(0.0, left - subject.drain_at_exit(left))
+        except Exception:
+            logger.exception("process.exit_drain_failed")
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - absent on Windows only

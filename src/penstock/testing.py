@@ -10,7 +10,7 @@
 True
 >>> steps.run_until_idle()
 ['hello']
-1
+2
 """
 
 from __future__ import annotations
@@ -113,15 +113,21 @@ class StepExecutor:
         """Have *task* ready to be stepped."""
         with self._lock:
             if task.state is TaskState.PARKED:
-                task.state, task.parked, task.timer = TaskState.READY, False, 0
+                task.state, task.parked, task.timer = TaskState.READY, False, (math.inf, 0)
                 self._ready.append(task)
             elif task.state is TaskState.RUNNING:
                 task.state = TaskState.RERUN
 
-    def help(self, done: Callable[[], bool]) -> None:
-        """Run what is ready until *done*."""
+    def help(self, done: Callable[[], bool]) -> bool:
+        """Run what is ready until *done*; return if anything was."""
+        helped = False
         while not done() and self.step():
-            pass
+            helped = True
+        return helped
+
+    def has_only_this_thread(self) -> bool:
+        """Return False: the test's own thread stands in for any number."""
+        return False
 
     def close(self, timeout: float) -> bool:
         """There are no threads to end."""
@@ -143,7 +149,11 @@ class StepExecutor:
                 return False
             self._ready.remove(chosen)
             chosen.state = TaskState.RUNNING
-        self._settle(chosen, chosen.run())
+        delay: float | None = math.inf
+        try:
+            delay = chosen.run()
+        finally:
+            self._settle(chosen, delay)
         return True
 
     def run_until_idle(self, limit: int = 100_000) -> int:
@@ -175,16 +185,16 @@ class StepExecutor:
                 return
             task.parked = True
             if delay < math.inf:
-                task.timer = next(self._sequence)
-                heapq.heappush(self._timers, (self.clock.now() + delay, task.timer, task))
+                task.timer = (self.clock.now() + delay, next(self._sequence))
+                heapq.heappush(self._timers, (*task.timer, task))
         if task.has_work():
             self.wake(task)
 
     def _promote_due(self) -> None:
         now = self.clock.now()
         while self._timers and self._timers[0][0] <= now:
-            _, sequence, task = heapq.heappop(self._timers)
-            if task.timer == sequence:
+            due, sequence, task = heapq.heappop(self._timers)
+            if task.timer == (due, sequence):
                 self.wake(task)
 
 

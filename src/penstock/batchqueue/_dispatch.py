@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakValueDictionary
 
 from penstock.batchqueue.handlers import consume_of, identity_of, on_idle_of
+from penstock.batchqueue.selectors import type_hash
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ def _split(batch: list[Any]) -> dict[type, list[Any]]:
     return split
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class HandlerEntry:
     """A handler in use, with what keeps it from being entered twice."""
 
@@ -57,8 +60,14 @@ class HandlerEntry:
     lock: threading.Lock = field(default_factory=threading.Lock)
     calls: int = 0  # consume() calls so far
     calls_seen: int = 0  # ... when its idleness was last looked at
+    consumed_by: object = None  # who called consume() last
     flushed: bool = False  # its last on_idle has returned
     kind: type = object  # the type whose partition's owner also calls on_idle
+
+    @property
+    def hash(self) -> int:
+        """What places `kind`, and with it the handler's home."""
+        return type_hash(self.kind)
 
     @property
     def name(self) -> str:
@@ -69,6 +78,7 @@ class HandlerEntry:
 
 @dataclass(slots=True)
 class _Counts:
+    taken: int = 0
     consumed: int = 0
     errors: int = 0
     failed: int = 0
@@ -103,6 +113,10 @@ class Dispatch(Protocol):
         """Return the entries that have something to do when idle."""
         ...
 
+    def abandon(self, in_hand: list[Any], waiting: list[Any]) -> None:
+        """Count items that were taken, or still waited, when the shutdown's time was over."""
+        ...
+
     def renew_after_fork(self) -> None:
         """Replace locks and counts in a child process."""
         ...
@@ -122,12 +136,35 @@ class _Delivery:
         """Replace locks and counts, which other threads of the parent may have been using."""
         self.lock = threading.Lock()
         self.counts: defaultdict[type, _Counts] = defaultdict(_Counts)
-        for entry in self.idlers():
+        for entry in self.entries():
             entry.lock = threading.Lock()
 
-    def idlers(self) -> list[HandlerEntry]:
-        """Return the entries that have something to do when idle."""
+    def entries(self) -> list[HandlerEntry]:
+        """Return all handlers in use."""
         return []
+
+    def idlers(self) -> list[HandlerEntry]:
+        """Return the handlers that have something to do when idle."""
+        return [entry for entry in self.entries() if entry.on_idle is not None]
+
+    def abandon(self, in_hand: list[Any], waiting: list[Any]) -> None:
+        """Count items that were taken, or still waited, when the shutdown's time was over."""
+        with self.lock:
+            for item in waiting:
+                self.counts[self.kind_of(item)].taken += 1
+            for item in (*in_hand, *waiting):
+                self.counts[self.kind_of(item)].abandoned += 1
+
+    def note_taken(self, groups: list[Group]) -> list[Group]:
+        """Count what came out of the partitions; return it."""
+        with self.lock:
+            for kind, batch in groups:
+                self.counts[kind].taken += len(batch)
+        return groups
+
+    def kind_of(self, item: object) -> type:
+        """Return what *item* is counted under."""
+        return type(item)
 
     def deliver(self, entry: HandlerEntry | None, group: Group) -> None:
         """Call the handler and count; whatever it raises stays here."""
@@ -136,19 +173,20 @@ class _Delivery:
             return
         kind, batch = group
         size = len(batch)  # the handler may keep or empty the list
-        failed = False
         entry.calls += 1
+        raised: BaseException | None = None
         try:
             entry.consume(batch)
         except BaseException as error:  # noqa: BLE001 - a handler must not end the thread
-            failed = True
-            self._report(entry, batch, error)
+            raised = error
         with self.lock:
             counts = self.counts[kind]
             counts.consumed += size
-            if failed:
+            if raised is not None:
                 counts.errors += 1
                 counts.failed += size
+        if raised is not None:
+            self._report(entry, batch, raised)
 
     def dismiss(self, entry: HandlerEntry | None) -> None:
         """Let other threads into the handler again."""
@@ -209,16 +247,21 @@ class ConsumerDispatch(_Delivery):
         joined: list[Any] = []
         for _, batch in taken:
             joined += batch
-        return [(object, joined)] if joined else []
+        return self.note_taken([(object, joined)] if joined else [])
 
     def admit(self, kind: type, given_up: Callable[[], bool]) -> HandlerEntry | None:
         """Return the consumer, which takes care of itself when several threads are in it."""
         del kind, given_up
         return self._entry
 
-    def idlers(self) -> list[HandlerEntry]:
-        """Return the consumer, if it has something to do when idle."""
-        return [self._entry] if self._entry.on_idle is not None else []
+    def entries(self) -> list[HandlerEntry]:
+        """Return the consumer."""
+        return [self._entry]
+
+    def kind_of(self, item: object) -> type:
+        """Return one key for all: types are never looked at."""
+        del item
+        return object
 
 
 class HandlerDispatch(_Delivery):
@@ -232,7 +275,9 @@ class HandlerDispatch(_Delivery):
     #       test_a_custom_selector_never_enters_a_handler_twice).
 
     def __init__(self, queue: str, error_handler: QueueErrorHandler[Any] | None) -> None:
-        self._entries: dict[Hashable, HandlerEntry] = {}
+        # Weak: an entry lives while a type refers to it or a drainer is in its handler, so
+        # a handler that is removed and added again meanwhile gets the same lock back.
+        self._entries: WeakValueDictionary[Hashable, HandlerEntry] = WeakValueDictionary()
         self._by_type: dict[type, HandlerEntry] = {}
         self._weights: dict[type, float] = {}
         super().__init__(queue, error_handler)
@@ -242,15 +287,17 @@ class HandlerDispatch(_Delivery):
         if not isinstance(kind, type):
             msg = f"add_handler(type_) must be a class, not {kind!r}"
             raise ConfigError(msg)
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight > 0:
-            msg = f"add_handler(weight) must be a number above 0, not {weight!r}"
+        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+        if not (number and 0 < weight < math.inf):
+            msg = f"add_handler(weight) must be a finite number above 0, not {weight!r}"
             raise ConfigError(msg)
         consume = consume_of(handler, "add_handler(handler)")
+        fresh = HandlerEntry(handler, consume, on_idle_of(handler), kind=kind)
         with self.lock:
+            entry = self._entries.setdefault(identity_of(consume), fresh)
             self._discard(kind)
-            known = self._entries.get(identity_of(handler))
-            entry = known or HandlerEntry(handler, consume, on_idle_of(handler), kind=kind)
-            self._entries[identity_of(handler)] = entry
+            if entry not in self._by_type.values():
+                entry.kind = kind
             self._by_type[kind] = entry
             self._weights[kind] = weight
             self.version += 1
@@ -268,17 +315,13 @@ class HandlerDispatch(_Delivery):
     def _discard(self, kind: type) -> None:
         entry = self._by_type.pop(kind, None)
         self._weights.pop(kind, None)
-        if entry is None:
-            return
-        others = [k for k, e in self._by_type.items() if e is entry]
-        if others:
-            entry.kind = others[0]
-        else:
-            del self._entries[identity_of(entry.handler)]
+        others = (k for k, e in self._by_type.items() if e is entry)
+        if entry is not None and entry.kind is kind:
+            entry.kind = next(others, kind)
 
     def gather(self, taken: Iterable[Taken]) -> list[Group]:
         """Group by type."""
-        return list(group_by_type(taken).items())
+        return self.note_taken(list(group_by_type(taken).items()))
 
     def admit(self, kind: type, given_up: Callable[[], bool]) -> HandlerEntry | None:
         """Return the handler of *kind* once no other thread is in it; None if there is none."""
@@ -290,19 +333,11 @@ class HandlerDispatch(_Delivery):
                 return None
         return entry
 
-    def idlers(self) -> list[HandlerEntry]:
-        """Return the handlers that have something to do when idle."""
-        return [entry for entry in list(self._entries.values()) if entry.on_idle is not None]
+    def entries(self) -> list[HandlerEntry]:
+        """Return all handlers in use."""
+        return list(dict.fromkeys(list(self._by_type.values())))
 
     def types(self) -> tuple[type, ...]:
         """Return the types that have a handler."""
         with self.lock:
             return tuple(self._by_type)
-
-
-def abandon(dispatch: Dispatch, items: Iterable[object]) -> None:
-    """Count *items* as accepted but never delivered."""
-    per_type = Counter(map(type, items))
-    with dispatch.lock:
-        for kind, number in per_type.items():
-            dispatch.counts[kind].abandoned += number

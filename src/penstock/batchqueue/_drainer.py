@@ -58,6 +58,8 @@ class DrainerParts:
     closed: Callable[[], None]
     """To be called by the drainer whose end closes the queue."""
     wake_all: Callable[[], None]
+    share_idlers: Callable[[], None]
+    """To be called when handlers may have got another home."""
 
 
 class Drainer(Task):
@@ -76,12 +78,11 @@ class Drainer(Task):
         "_idlers",
         "_idlers_version",
         "_owned",
-        "_owned_version",
         "_parts",
         "_quiet_due",
         "_sealed",
         "_stale",
-        "_stale_count",
+        "_stale_version",
         "_table",
         "drained",
         "given_up",
@@ -101,10 +102,9 @@ class Drainer(Task):
         self.drained = 0
         self._parts = parts
         self._table: OwnershipTable[Any]
-        self._owned: tuple[Partition[Any], ...] = ()
-        self._owned_version = -1
+        self._owned: tuple[int, tuple[Partition[Any], ...]] = (-1, ())
         self._stale: list[Partition[Any]] = []
-        self._stale_count = 0
+        self._stale_version = -1
         self._idlers: list[HandlerEntry] = []
         self._idlers_version = (-1, -1)
         self._idle_calls = 0
@@ -143,8 +143,8 @@ class Drainer(Task):
         phase = self._parts.shutdown.phase
         if phase is not Phase.RUNNING and not (phase is Phase.DRAINING and self._sealed):
             return True
-        self._refresh(self._table.version)
-        return not all(part.is_empty() for part in self._owned)
+        owned = self._owned_at(self._table.version)
+        return not all(part.is_empty() for part in owned)
 
     def give_up(self) -> list[Any]:
         """Stop delivering; return the items in hand that no handler has got."""
@@ -158,8 +158,7 @@ class Drainer(Task):
         """Take what waits and deliver it; return whether there was anything."""
         version = self._table.enter(self)
         try:
-            self._refresh(version)
-            if not self._take():
+            if not self._take(self._owned_at(version)):
                 return False
             while self._deliver_next():
                 pass
@@ -167,11 +166,11 @@ class Drainer(Task):
         finally:
             self._table.leave(self)
 
-    def _take(self) -> bool:
+    def _take(self, owned: tuple[Partition[Any], ...]) -> bool:
         with self.lock:
             if self.given_up:
                 return False
-            taken = [part.take() for part in self._owned if part.buffer]
+            taken = [part.take() for part in owned if part.buffer]
             self.drained += sum(len(batch) for _, batch in taken)
             self.hand.extend(self._parts.dispatch.gather(taken))
             return bool(self.hand)
@@ -188,6 +187,8 @@ class Drainer(Task):
         try:
             group = self._pop()
             if group is not None:
+                if entry is not None:
+                    entry.consumed_by = self
                 dispatch.deliver(entry, group)
         finally:
             self.now_handling = 0
@@ -202,21 +203,24 @@ class Drainer(Task):
             self.now_handling = len(group[1])
             return group
 
-    def _refresh(self, version: int) -> None:
-        if version != self._owned_version:
-            self._owned_version, self._owned = self._table.owned_by(self)
+    def _owned_at(self, version: int) -> tuple[Partition[Any], ...]:
+        """Return its partitions as of *version* or later."""
+        # Read and stored as one value: has_work() may run beside run() on a shared scheduler.
+        known, owned = self._owned
+        if known != version:
+            self._owned = self._table.owned_by(self)
+            owned = self._owned[1]
+        return owned
 
     def _move_out(self) -> None:
         """Retire empty partitions whose types have a better place since the queue grew."""
-        if self._stale_count != len(self._table.partitions):
-            self._stale_count = len(self._table.partitions)
-            self._stale = self._parts.stale(self._owned)
-        if self._stale:
-            self._stale = [p for p in self._stale if not self._retire(p)]
-
-    def _retire(self, part: Partition[Any]) -> bool:
-        """Retire *part*; also true if it is no longer this drainer's business."""
-        return part.owner is not self or self._table.retire(part, self)
+        version = self._table.version
+        if self._stale_version != version:
+            self._stale_version = version
+            self._stale = self._parts.stale(self._owned_at(version))
+        retired = [self._table.retire(part, self) for part in self._stale]
+        if any(retired):
+            self._parts.share_idlers()
 
     def _after_data(self) -> None:
         parts = self._parts
@@ -226,7 +230,7 @@ class Drainer(Task):
         if now >= self._quiet_due:
             # A busy drainer must not starve the handlers to which nothing comes.
             self._quiet_due = now + parts.backoff.longest
-            self._call_idlers()
+            self._call_idlers(also_own=False)
 
     def _when_idle(self) -> float:
         parts = self._parts
@@ -234,7 +238,7 @@ class Drainer(Task):
             return math.inf
         now = parts.clock.now()
         if now >= self._idle_due:
-            self._call_idlers()
+            self._call_idlers(also_own=True)
             self._idle_calls += 1
             self._idle_due = now + parts.backoff.delay(self._idle_calls)
         return self._idle_due - now
@@ -247,11 +251,17 @@ class Drainer(Task):
             self._idlers = [e for e in entries if self._parts.home(e) is self]
         return self._idlers
 
-    def _call_idlers(self) -> None:
+    def _call_idlers(self, *, also_own: bool) -> None:
+        """Call the handlers to which nothing came since the last look.
+
+        With *also_own* those that this drainer fed itself are called too: it is idle, so
+        nothing came to them either.
+        """
         for entry in self._find_idlers():
-            if entry.calls == entry.calls_seen:
-                call_on_idle(self._parts.queue, entry)
+            quiet = entry.calls == entry.calls_seen
             entry.calls_seen = entry.calls
+            if quiet or (also_own and entry.consumed_by is self):
+                call_on_idle(self._parts.queue, entry)
 
     def _close_down(self, phase: Phase) -> float | None:
         shutdown = self._parts.shutdown

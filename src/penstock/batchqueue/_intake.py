@@ -8,7 +8,6 @@ below it. A compiled twin would replace this module, `Partition.take` and
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -31,15 +30,21 @@ _GONE = (RETIRED, CLOSED)
 
 def _by_type(batch: list[T]) -> dict[type, list[T]]:
     """Split *batch* by exact type, each type's items in their order."""
-    # A look at three items tells most mixed lists from uniform ones, which are not split.
-    if batch and type(batch[0]) is type(batch[-1]) is type(batch[len(batch) // 2]):
-        kinds = set(map(type, batch))
-        if len(kinds) == 1:
-            return {kinds.pop(): batch}
+    # A look at two items tells most mixed lists from uniform ones, which are not split.
+    if batch and type(batch[0]) is type(batch[-1]):
+        kind = type(batch[0])
+        if list(map(type, batch)).count(kind) == len(batch):
+            return {kind: batch}
     groups: defaultdict[type, list[T]] = defaultdict(list)
     for item in batch:
         groups[type(item)].append(item)
     return groups
+
+
+def _first_none(batch: list[T]) -> int:
+    """Return where the first None is, or 0: looking at that item tells if all are sound."""
+    kinds = list(map(type, batch))
+    return kinds.index(type(None)) if type(None) in kinds else 0
 
 
 class Intake(Generic[T]):
@@ -57,12 +62,14 @@ class Intake(Generic[T]):
     #       items of one producer and one type stay in order
     #       (test_a_busy_type_is_not_rerouted_by_growth).
 
+    name: str
     _clock: Clock
     _strategy: BufferStrategy
     _routes: dict[type, Partition[T]]
     _closing: bool
     _typed: bool  # all items of a type go the same way
-    _dispatching: set[int]
+    _by_handler: bool  # ... and to a handler of their own
+    _only_one: bool  # there is one partition, now and for ever
 
     def produce(self, item: T, timeout: float | None = None) -> bool:
         """Accept *item* for its handler.
@@ -106,7 +113,7 @@ class Intake(Generic[T]):
             ReentrantProduceError: As for :meth:`produce`; it says how many were accepted.
         """
         batch = items if type(items) is list else list(items)
-        if not self._typed:
+        if not self._typed or not self._by_handler:
             return self._put_groups(self._by_partition(batch), timeout)
         groups = _by_type(batch)
         if type(None) in groups:
@@ -121,17 +128,14 @@ class Intake(Generic[T]):
                 continue
             # Never wait for the lock: who waits gives up the GIL, and if the lock's holder
             # has lost the GIL itself, every producer soon queues up behind that one thread.
-            if not part.lock.acquire(False):  # noqa: FBT003 - by keyword it takes twice as long
+            if part.lock.locked():
                 accepted = self._produce_each(group, timeout, accepted)
                 continue
-            try:
-                owner = part.owner
-                fits = len(part.buffer) + len(group) <= part.limit
-                fits = fits and owner is not RETIRED and owner is not CLOSED
+            with part.lock:
+                fits = len(part.buffer) + len(group) <= part.limit and part.owner not in _GONE
                 if fits:
                     part.buffer.extend(group)
-            finally:
-                part.lock.release()
+                owner = part.owner  # after the append (N2): it may have changed hands before
             if not fits:
                 slow.append((part, group))
                 continue
@@ -142,9 +146,11 @@ class Intake(Generic[T]):
 
     def _produce_each(self, group: list[T], timeout: float | None, accepted: int) -> int:
         """Accept *group* one by one, which takes no lock while there is room."""
+        deadline = None if timeout is None else self._clock.now() + timeout
         for item in group:
+            left = None if deadline is None else deadline - self._clock.now()
             try:
-                accepted += self.produce(item, timeout)
+                accepted += self.produce(item, left)
             except ReentrantProduceError as error:
                 error.accepted += accepted
                 raise
@@ -183,6 +189,8 @@ class Intake(Generic[T]):
 
     def _by_partition(self, batch: list[T]) -> list[tuple[Partition[T] | None, list[T]]]:
         """Split *batch* by partition (None: refused), each part in its order."""
+        if self._only_one:
+            return [(self._place(batch[_first_none(batch)]), batch)] if batch else []
         chosen: defaultdict[Partition[T] | None, list[T]] = defaultdict(list)
         for part, item in [(self._place(item), item) for item in batch]:
             chosen[part].append(item)
@@ -212,14 +220,18 @@ class Intake(Generic[T]):
     def _put(self, part: Partition[T], batch: list[T], timeout: float | None) -> int:
         """Accept as much of *batch* into *part* as the strategy and *timeout* allow."""
         deadline = None if timeout is None else self._clock.now() + timeout
+        evicted: list[T] = []
         with part.lock:
-            done = self._fill(part, batch, deadline)
-            owner, closing = part.owner, self._closing
+            done = self._fill(part, batch, deadline, evicted)
+            owner = part.owner
+            closing = self._closing or owner is CLOSED
             rest = batch[done:] if done < len(batch) else ()
             if rest and owner is not RETIRED and not closing:
                 part.refuse(rest)
         if owner.parked:
             owner.wake()
+        if evicted:
+            self._note_drop("evicted")
         if not rest:
             return done
         if closing:
@@ -228,17 +240,19 @@ class Intake(Generic[T]):
             # It was replaced while we waited: on to whatever took its place.
             self._forget_route(type(rest[0]), part)
             left = None if deadline is None else deadline - self._clock.now()
-            done += self._put_groups([(None, list(rest))], left)
+            done = self._put_groups([(None, list(rest))], left, done)
         else:
             self._note_drop("full")
         return done
 
-    def _fill(self, part: Partition[T], batch: list[T], deadline: float | None) -> int:
+    def _fill(
+        self, part: Partition[T], batch: list[T], deadline: float | None, evicted: list[T]
+    ) -> int:
         """Move *batch* into *part* until done, refused, closed or retired. Holds its lock."""
         done = 0
-        while part.owner is not RETIRED and not self._closing:
+        while part.owner not in _GONE and not self._closing:
             if self._strategy is BufferStrategy.DROP_OLDEST:
-                part.evict(min(part.used, len(part.buffer) + len(batch) - done - part.limit))
+                evicted += part.evict(len(part.buffer) + len(batch) - done - part.limit)
             fits = part.limit - len(part.buffer)
             if fits > 0:
                 chunk = batch if fits >= len(batch) and not done else batch[done : done + fits]
@@ -255,40 +269,51 @@ class Intake(Generic[T]):
         left = None if deadline is None else deadline - self._clock.now()
         if self._strategy is BufferStrategy.IF_POSSIBLE or (left is not None and left <= 0):
             return False
-        part.owner.wake()
-        if threading.get_ident() in self._dispatching:
-            msg = (
-                f"a handler of {self!r} produced into its own queue, partition {part.index} of "
-                "which is full: waiting would never end. Use IF_POSSIBLE, timeout=0, a larger "
-                "buffer_size, or produce into another queue"
-            )
-            raise ReentrantProduceError(msg, done)
+        if part.owner.parked:  # what was put here just now, it has not been told of yet
+            part.owner.wake()
+        self._refuse_reentry(part, done)
         self._clock.wait(part.room_condition(), left)
         return True
 
-    def _offer(self, item: T, on_room: Callable[[], None]) -> bool | None:
-        """Accept or refuse *item* now; None if full, and then *on_room* is called once."""
-        while True:
+    def _refuse_reentry(self, part: Partition[T], done: int) -> None:
+        """Raise if the calling thread would wait for what only it can do."""
+        if self._drained_by_this_thread():
+            msg = (
+                f"a handler produced into a queue that its own thread drains, and partition "
+                f"{part.index} of {self.name!r} is full: waiting would never end. Use IF_POSSIBLE, "
+                "timeout=0, a larger buffer_size, or a queue with threads of its own"
+            )
+            raise ReentrantProduceError(msg, done)
+
+    def _offer(self, item: T, on_room: Callable[[], None]) -> Partition[T] | bool:
+        """Accept or refuse *item* now; if it is full, return where *on_room* was left."""
+        while self._strategy is BufferStrategy.BLOCKING:
             part = self._routes.get(type(item)) or self._place(item)
-            if part is None or self._strategy is not BufferStrategy.BLOCKING:
-                return self.produce(item)
+            if part is None:
+                break
             with part.lock:
+                gone = self._closing or part.owner in _GONE
+                full = len(part.buffer) >= part.limit
+                if full and not gone:
+                    self._refuse_reentry(part, 0)
+                    part.watchers = part.watchers or []
+                    part.watchers.append(on_room)
+                elif not gone:
+                    part.buffer.append(item)
                 owner = part.owner
-                if owner is not RETIRED and not self._closing:
-                    full = len(part.buffer) >= part.limit
-                    if full:
-                        part.watchers = part.watchers or []
-                        part.watchers.append(on_room)
-                    else:
-                        part.buffer.append(item)
-                    break
+            if not gone:
+                owner.wake()
+                return part if full else True
             self._forget_route(type(item), part)
-        owner.wake()
-        return None if full else True
+        return self.produce(item)
 
     @abstractmethod
     def _place(self, item: T) -> Partition[T] | None:
         """Choose the partition for an item without a route; None if the queue is closed."""
+
+    @abstractmethod
+    def _drained_by_this_thread(self) -> bool:
+        """Return whether the calling thread is one that this queue's draining waits for."""
 
     @abstractmethod
     def _forget_route(self, kind: type, part: Partition[T]) -> None:

@@ -99,7 +99,9 @@ class Partition(Generic[T]):
         self.mark = 0  # `offered` at the last balancing
         self.evicted: Counter[type] | None = None
         self.refused: Counter[type] | None = None
-        self.kinds: set[type] = set()  # types routed here; guarded by the queue's route lock
+        # Types routed here. Replaced, never changed, so that it can be read without the
+        # route lock under which it grows.
+        self.kinds: frozenset[type] = frozenset()
         self.room: threading.Condition | None = None
         self.watchers: list[Callable[[], None]] | None = None
 
@@ -111,13 +113,14 @@ class Partition(Generic[T]):
     @property
     def offered(self) -> int:
         """How many items producers brought here, refused ones included."""
-        return self.accepted + count(self.refused)
+        with self.lock:
+            return self._accepted() + count(self.refused)
 
     @property
     def accepted(self) -> int:
         """How many items were accepted here."""
         with self.lock:
-            return self.drained + self.used + count(self.evicted)
+            return self._accepted()
 
     def is_empty(self) -> bool:
         """Return whether nothing waits, ordered after what this thread published before.
@@ -142,7 +145,12 @@ class Partition(Generic[T]):
             watchers = self.announce_room()
         for notify in watchers:
             notify()
-        return next(iter(self.kinds)) if len(self.kinds) == 1 else None, batch
+        return self.sole_kind(), batch
+
+    def sole_kind(self) -> type | None:
+        """Return the only type that can be here; None if there are several, or any may be."""
+        kinds = self.kinds
+        return next(iter(kinds)) if len(kinds) == 1 else None
 
     def announce_room(self) -> Iterable[Callable[[], None]]:
         """Wake waiting threads; return who else wants to know. Call with ``lock`` held."""
@@ -153,15 +161,25 @@ class Partition(Generic[T]):
             return watchers
         return ()
 
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Forget *watcher*, if it has not been told of room already."""
+        with self.lock:
+            if self.watchers and watcher in self.watchers:
+                self.watchers.remove(watcher)
+
     def room_condition(self) -> threading.Condition:
         """Return what to wait on for room. Call with ``lock`` held."""
         if self.room is None:
             self.room = threading.Condition(self.lock)
         return self.room
 
-    def evict(self, wanted: int) -> None:
-        """Push out the oldest *wanted* items. Call with ``lock`` held."""
-        gone = self.buffer[self.dead : self.dead + wanted]
+    def evict(self, wanted: int) -> list[T]:
+        """Push out the oldest *wanted* items, if that many are here. Call with ``lock`` held.
+
+        They are returned so that they can be let go of without the lock: what they do when
+        they are deleted is not ours.
+        """
+        gone = self.buffer[self.dead : self.dead + max(0, wanted)]
         self.evicted = Counter() if self.evicted is None else self.evicted
         self.evicted.update(map(type, gone))
         # Deleting at the head shifts the whole list: blank the slots and delete in bulk.
@@ -170,6 +188,7 @@ class Partition(Generic[T]):
         self.limit += len(gone)
         if self.dead >= self.capacity:
             self._delete(self.dead)
+        return gone
 
     def refuse(self, items: Iterable[object]) -> None:
         """Count items that found no room. Call with ``lock`` held."""
@@ -193,11 +212,15 @@ class Partition(Generic[T]):
 
     def waiting_by_type(self) -> Counter[type]:
         """Count what waits here per type; one look at the length if there is but one type."""
-        if len(self.kinds) == 1:
-            return Counter({next(iter(self.kinds)): self.used})
+        sole = self.sole_kind()
+        if sole is not None:
+            return Counter({sole: self.used})
         with self.lock:
             waiting: list[Any] = self.buffer[self.dead :]
         return Counter(map(type, waiting))
+
+    def _accepted(self) -> int:
+        return self.drained + self.used + count(self.evicted)
 
     def _delete(self, end: int) -> None:
         del self.buffer[:end]

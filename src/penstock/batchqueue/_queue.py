@@ -1,8 +1,7 @@
-"""The queue itself: partitions, drainers and dispatch put together."""
+"""The queue as its users see it: handlers, items, figures and an end."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections import Counter
@@ -10,32 +9,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock._process import drain_at_exit, renew_after_fork
 from penstock.batchqueue import _snapshot
-from penstock.batchqueue._dispatch import (
-    ConsumerDispatch,
-    HandlerDispatch,
-    HandlerEntry,
-    abandon,
-)
-from penstock.batchqueue._drainer import Drainer, DrainerParts, IdleBackoff
-from penstock.batchqueue._intake import Intake
-from penstock.batchqueue._ownership import OwnershipTable
-from penstock.batchqueue._partition import RETIRED, Partition
-from penstock.batchqueue._rebalancer import Rebalancer, RebalanceSettings
+from penstock.batchqueue._dispatch import HandlerDispatch
+from penstock.batchqueue._machinery import Machinery
 from penstock.batchqueue._shutdown import Shutdown
-from penstock.batchqueue.selectors import PartitionSelector, type_hash
 from penstock.batchqueue.stats import BatchQueueStats, DrainReport
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import ConfigError, InvalidItemError, QueueClosedError, QueueModeError
+from penstock.errors import QueueClosedError, QueueModeError
 from penstock.scheduling import SharedSchedulers, ThreadScheduler
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
     from penstock.batchqueue.config import BatchQueueConfig, Handler
-    from penstock.scheduling import Scheduler, SchedulerFactory, Task
+    from penstock.scheduling import SchedulerFactory
 
 __all__ = ["BatchQueue"]
 
@@ -46,17 +35,12 @@ logger = logging.getLogger("penstock.batchqueue")
 _default_schedulers = SharedSchedulers()
 
 
-class BatchQueue(Intake[T]):
+class BatchQueue(Machinery[T]):
     """A partitioned queue that drains itself into handlers, on threads it looks after.
 
     Usually made by a :class:`BatchQueueManager`; on its own it is a context manager that
     shuts down on leaving.
     """
-
-    # Locks, outermost first; none is held while user code runs:
-    #   _registering (add/remove handler) > _route_lock > table > partition > scheduler,
-    #   counts. The numbered invariants stand in the modules that keep them:
-    #   P _partition, N _intake, O _ownership, D _dispatch, R _drainer, X _shutdown.
 
     def __init__(  # noqa: PLR0913 - what tests and managers put in place of the defaults
         self,
@@ -68,24 +52,8 @@ class BatchQueue(Intake[T]):
         factory: SchedulerFactory = ThreadScheduler,
         on_closed: Callable[[BatchQueue[Any]], None] | None = None,
     ) -> None:
-        if not isinstance(name, str) or not name:
-            msg = f"a queue's name must be a non-empty str, not {name!r}"
-            raise ConfigError(msg)
-        self.name = name
-        self.config = config
-        self._clock = clock
-        self._schedulers = schedulers or _default_schedulers
-        self._factory = factory
         self._on_closed = on_closed
-        self._strategy = config.strategy
-        self._dispatch: ConsumerDispatch | HandlerDispatch = (
-            HandlerDispatch(name, config.error_handler)
-            if config.consumer is None
-            else ConsumerDispatch(name, config.consumer, config.error_handler)
-        )
-        self._selector = self._choose_selector()
-        self._weight = 0.0
-        self._assemble(at_once=True)
+        super().__init__(name, config, clock, schedulers or _default_schedulers, factory)
         renew_after_fork(self)
         drain_at_exit(self)
 
@@ -104,21 +72,21 @@ class BatchQueue(Intake[T]):
         """
         dispatch = self._handlers()
         with self._registering:
-            if self._shutdown.is_begun():
+            if self._closing:
                 msg = f"queue {self.name!r} was shut down and takes no more handlers"
                 raise QueueClosedError(msg)
             self._weight = dispatch.add(type_, handler, weight)
             self._table.grow(self.config.partitions.resolve(self._planned_threads, self._weight))
-            wake = [d for d in self._drainers if d.parked and dispatch.idlers()]
-        for drainer in wake:  # so that a handler with on_idle is noticed by a sleeping drainer
-            drainer.wake()
+        self._share_idlers()
 
     def remove_handler(self, type_: type) -> bool:
         """Forget the handler of *type_*; False if there was none.
 
         Items of the type that still come are counted as drops. Partitions are kept.
         """
-        return self._handlers().remove(type_)
+        removed = self._handlers().remove(type_)
+        self._share_idlers()
+        return removed
 
     def _handlers(self) -> HandlerDispatch:
         if isinstance(self._dispatch, HandlerDispatch):
@@ -141,7 +109,7 @@ class BatchQueue(Intake[T]):
 
         loop = asyncio.get_running_loop()
         while True:
-            room = loop.create_future()
+            room: asyncio.Future[None] = loop.create_future()
 
             def announce(room: asyncio.Future[None] = room) -> None:
                 try:
@@ -149,49 +117,14 @@ class BatchQueue(Intake[T]):
                 except RuntimeError:  # the loop was closed; nobody waits any more
                     logger.debug("queue.waiter_gone", extra={"queue": self.name})
 
-            accepted = self._offer(item, announce)
-            if accepted is not None:
-                return accepted
-            await room
-
-    def _place(self, item: T) -> Partition[T] | None:
-        if item is None:
-            msg = "None cannot be produced: it has no handler; leave it out, or wrap it"
-            raise InvalidItemError(msg)
-        with self._route_lock:
-            if self._closing:
-                return None
-            partitions = self._table.partitions
-            if self._typed:
-                kind = type(item)
-                part = partitions[type_hash(kind) % len(partitions)]
-                part.kinds.add(kind)
-                self._routes[kind] = part
-                return part
-        count = len(partitions)
-        return partitions[self._selector.index(item, count) if count > 1 else 0]
-
-    def _forget_route(self, kind: type, part: Partition[T]) -> None:
-        with self._route_lock:
-            if self._routes.get(kind) is part:
-                del self._routes[kind]
-
-    def _count_closed(self, items: Iterable[Any]) -> None:
-        with self._closed_lock:
-            self._closed_drops.update(map(type, items))
-        self._note_drop("closed")
-
-    def _note_drop(self, cause: str) -> None:
-        if cause in self._noted:
-            return
-        self._noted.add(cause)
-        logger.warning(
-            "queue.items_dropped: queue %r dropped an item (%s); further drops are only counted, "
-            "see stats().dropped",
-            self.name,
-            cause,
-            extra={"queue": self.name, "cause": cause},
-        )
+            outcome = self._offer(item, announce)
+            if isinstance(outcome, bool):
+                return outcome
+            try:
+                await room
+            except BaseException:
+                outcome.unwatch(announce)
+                raise
 
     # -- looking ------------------------------------------------------------------------
 
@@ -215,7 +148,7 @@ class BatchQueue(Intake[T]):
     @property
     def is_running(self) -> bool:
         """Whether the queue accepts items."""
-        return not self._shutdown.is_begun()
+        return not self._closing
 
     def __repr__(self) -> str:
         partitions = self._table.partitions
@@ -240,22 +173,19 @@ class BatchQueue(Intake[T]):
         timeout = self.config.shutdown_timeout if timeout is None else timeout
         started = self._clock.now()
         before = self._consumed()
-        first = self._shutdown.begin()
-        if first:
-            self._refuse_producers()
+        self._close_intake()
         if threading.get_ident() in self._dispatching:
             return self._report(started, before, finished=False)
         self._help()
         over = self._shutdown.wait(timeout)
-        left: list[Any] = []
-        if first and not over and self._shutdown.abandon():
-            left = self._give_up()
+        if not over and self._shutdown.abandon():
+            self._give_up()
         if not self._shutdown.is_over():
             return self._report(started, before, finished=False)
         remaining = max(0.0, started + timeout - self._clock.now())
         for scheduler in self._own_schedulers:
             scheduler.close(remaining if over else 0.0)
-        return self._report(started, before, undelivered=left)
+        return self._report(started, before)
 
     def drain_at_exit(self, timeout: float) -> float:
         """Shut down because the interpreter ends; return the seconds it took."""
@@ -284,6 +214,12 @@ class BatchQueue(Intake[T]):
     ) -> None:
         self.shutdown()
 
+    def _close_intake(self) -> None:
+        """Refuse producers, then let the drainers close down (X3). Harmless when repeated."""
+        self._refuse_producers()
+        self._shutdown.begin()
+        self._wake_all()
+
     def _refuse_producers(self) -> None:
         with self._route_lock:
             self._closing = True
@@ -294,25 +230,12 @@ class BatchQueue(Intake[T]):
                 watchers = part.announce_room()
             for notify in watchers:
                 notify()
-        self._wake_all()
 
-    def _wake_all(self) -> None:
-        for task in self._tasks():
-            task.wake()
-
-    def _tasks(self) -> Iterable[Task]:
-        return (*self._drainers, self._rebalancer) if self._rebalancer else self._drainers
-
-    def _help(self) -> None:
-        """Run the drainers here if their scheduler has no threads to do it."""
-        for task in self._tasks():
-            if task.scheduler is not None:
-                task.scheduler.help(self._shutdown.is_over)
-
-    def _give_up(self) -> list[Any]:
-        left = [item for drainer in self._drainers for item in drainer.give_up()]
-        left += self._table.abandon()
-        abandon(self._dispatch, left)
+    def _give_up(self) -> None:
+        in_hand = [item for drainer in self._drainers for item in drainer.give_up()]
+        waiting = self._table.abandon()
+        self._dispatch.abandon(in_hand, waiting)
+        self._left_over = left = (*in_hand, *waiting)
         self._wake_all()
         self._dispose()
         if left:
@@ -323,25 +246,27 @@ class BatchQueue(Intake[T]):
                 self.name,
                 extra={"queue": self.name},
             )
-        return left
 
     def _dispose(self) -> None:
         """Let go of the schedulers and of the manager, once nothing more is to be delivered."""
+        with self._closed_lock:
+            done, self._disposed = self._disposed, True
+        if done:
+            return
         for scheduler in self._own_schedulers:
             scheduler.close(0.0)
         if self.config.shared_scheduler is not None:
             self._schedulers.release(self.config.shared_scheduler[0])
         if self._on_closed is not None:
             self._on_closed(self)
+        self._shutdown.finish()
 
-    def _report(
-        self, started: float, before: int, undelivered: Iterable[Any] = (), *, finished: bool = True
-    ) -> DrainReport:
+    def _report(self, started: float, before: int, *, finished: bool = True) -> DrainReport:
         unflushed = [e.name for e in self._dispatch.idlers() if not e.flushed]
         return DrainReport(
             queue=self.name,
             consumed=self._consumed() - before,
-            undelivered=tuple(undelivered),
+            undelivered=self._left_over,
             in_handlers=sum(d.now_handling for d in self._drainers) if finished else 0,
             unflushed=tuple(unflushed) if finished else (),
             elapsed=self._clock.now() - started,
@@ -352,121 +277,14 @@ class BatchQueue(Intake[T]):
         with self._dispatch.lock:
             return sum(c.consumed for c in self._dispatch.counts.values())
 
-    # -- putting together -----------------------------------------------------------------
-
-    def _choose_selector(self) -> PartitionSelector:
-        config = self.config
-        if config.selector is not None:
-            return PartitionSelector.of(config.selector)
-        # By type, a queue of one type would use one of its partitions and one thread.
-        many = config.consumer is not None
-        return PartitionSelector.round_robin() if many else PartitionSelector.type_hash()
-
-    def _assemble(self, *, at_once: bool) -> None:
-        """Build partitions and drainers: at the start, and anew in a forked child."""
-        config = self.config
-        self._registering = threading.Lock()
-        self._route_lock = threading.Lock()
-        self._closed_lock = threading.Lock()
-        self._closed_drops: Counter[type] = Counter()
-        self._noted: set[str] = set()
-        self._dispatching = set()
-        self._routes = {}
-        self._closing = False
-        self._dormant = not at_once
-        self._planned_threads = 1 if config.threads is None else config.threads.resolve()
-        count = config.partitions.resolve(self._planned_threads, self._weight)
-        self._typed = self._selector == PartitionSelector.type_hash() or (
-            count == 1 and not config.partitions.grows
-        )
-        threads = self._usable_threads(count)
-        self._shutdown = Shutdown(threads, self._clock)
-        parts = DrainerParts(
-            queue=self.name,
-            clock=self._clock,
-            dispatch=self._dispatch,
-            shutdown=self._shutdown,
-            backoff=IdleBackoff(config.min_idle, config.max_idle),
-            dispatching=self._dispatching,
-            stale=self._stale,
-            home=self._home,
-            closed=self._dispose,
-            wake_all=self._wake_all,
-        )
-        self._drainers = tuple(Drainer(index, parts) for index in range(threads))
-        self._table = OwnershipTable[T](config.buffer_size, self._drainers, self._clock)
-        self._table.grow(count)
-        self._rebalancer = self._make_rebalancer(threads)
-        self._attach(at_once=at_once)
-
-    def _usable_threads(self, partitions: int) -> int:
-        planned = self._planned_threads
-        if partitions < planned:
-            logger.warning(
-                "queue.threads_reduced: queue %r has %d partitions for %d threads; using %d",
-                self.name,
-                partitions,
-                planned,
-                partitions,
-                extra={"queue": self.name},
-            )
-        return min(partitions, planned)
-
-    def _make_rebalancer(self, threads: int) -> Rebalancer | None:
-        config = self.config
-        if config.balancer is None or threads == 1:
-            return None
-        settings = RebalanceSettings(
-            queue=self.name,
-            balancer=config.balancer,
-            interval=config.rebalance_interval,
-            handover_timeout=config.handover_timeout,
-            threads=threads,
-        )
-        return Rebalancer(settings, self._table, self._shutdown)
-
-    def _attach(self, *, at_once: bool) -> None:
-        """Give every task a thread of its own, or the drainer to the shared scheduler."""
-        self._own_schedulers: list[Scheduler] = []
-        for drainer in self._drainers:
-            drainer.use(self._table)
-        if self.config.shared_scheduler is not None:
-            name, policy = self.config.shared_scheduler
-            shared = self._schedulers.acquire(name, policy)
-            for drainer in self._drainers:
-                shared.attach(drainer, at_once=at_once)
-            return
-        names = itertools.chain(map(str, range(len(self._drainers))), ["rebalance"])
-        for task, label in zip(self._tasks(), names, strict=False):
-            scheduler = self._factory(f"{self.name}-{label}", 1, self._clock)
-            scheduler.attach(task, at_once=at_once)
-            self._own_schedulers.append(scheduler)
-
     def renew_after_fork(self) -> None:
         """Start empty in a child process; threads come back with the first use."""
-        if self._shutdown.is_begun():
-            return
         self._dispatch.renew_after_fork()
+        if self._shutdown.is_begun():
+            self._shutdown = Shutdown(0, self._clock)
+            self._shutdown.finish()
+            return
         self._assemble(at_once=False)
-
-    # -- callbacks of the drainers ----------------------------------------------------------
-
-    def _stale(self, owned: tuple[Partition[Any], ...]) -> list[Partition[Any]]:
-        if not self._typed:
-            return []
-        count = len(self._table.partitions)
-        with self._route_lock:
-            return [p for p in owned if any(type_hash(k) % count != p.index for k in p.kinds)]
-
-    def _home(self, entry: HandlerEntry) -> object:
-        """Return the drainer that looks after *entry* when it is idle."""
-        if not entry.exclusive:
-            return self._drainers[0]
-        part = self._routes.get(entry.kind)
-        if part is None or part.owner is RETIRED:
-            partitions = self._table.partitions
-            part = partitions[type_hash(entry.kind) % len(partitions)]
-        return part.keeper
 
 
 def _resolve(room: asyncio.Future[None]) -> None:

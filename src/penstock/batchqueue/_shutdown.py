@@ -31,22 +31,26 @@ class Shutdown:
     #       last on_idle comes after its last item, whoever brought it
     #       (test_the_last_on_idle_comes_after_every_item).
     #   X2  The phase never goes back; ABANDONED is taken from any phase but CLOSED
-    #       (test_only_one_caller_begins_the_shutdown).
+    #       (test_the_phases_only_go_forward).
+    #   X3  DRAINING is not seen before producers are refused: a sealed partition gets no
+    #       more items (test_no_partition_is_sealed_before_producers_are_refused).
+    #   X4  Of several callers that wait, the last whose time is up gives up, none before
+    #       (test_a_second_caller_with_less_time_does_not_cut_the_first_short,
+    #        test_a_shutdown_begun_in_a_handler_can_be_given_up_by_another_caller).
 
     def __init__(self, drainers: int, clock: Clock) -> None:
         self._clock = clock
         self._changed = threading.Condition()
         self._unsealed = drainers
         self._running = drainers
+        self._waiting = 0
         self.phase = Phase.RUNNING
 
-    def begin(self) -> bool:
-        """Start draining; False if someone else has."""
+    def begin(self) -> None:
+        """Let the drainers close down, now that producers are refused."""
         with self._changed:
-            if self.phase is not Phase.RUNNING:
-                return False
-            self.phase = Phase.DRAINING
-            return True
+            if self.phase is Phase.RUNNING:
+                self.phase = Phase.DRAINING
 
     def sealed(self) -> bool:
         """Note that one more drainer has sealed; True if it was the last."""
@@ -58,22 +62,24 @@ class Shutdown:
             return True
 
     def ended(self) -> bool:
-        """Note that one more drainer has ended; True if that closes the queue."""
+        """Note that one more drainer has ended; True if it was the last."""
         with self._changed:
             self._running -= 1
-            if self._running or self.phase is not Phase.FLUSHING:
-                return False
-            self.phase = Phase.CLOSED
+            return not self._running and self.phase is Phase.FLUSHING
+
+    def finish(self) -> None:
+        """Note that everything is let go of, and tell whoever waits."""
+        with self._changed:
+            if self.phase is not Phase.ABANDONED:
+                self.phase = Phase.CLOSED
             self._changed.notify_all()
-            return True
 
     def abandon(self) -> bool:
-        """Give up waiting; False if the end was reached after all."""
+        """Give up; False if the end has come, or if somebody still waits for it."""
         with self._changed:
-            if self.is_over():
+            if self._waiting or self.is_over():
                 return False
             self.phase = Phase.ABANDONED
-            self._changed.notify_all()
             return True
 
     def is_begun(self) -> bool:
@@ -87,4 +93,8 @@ class Shutdown:
     def wait(self, timeout: float) -> bool:
         """Wait for the end; return whether it has come."""
         with self._changed:
-            return wait_until(self._clock, self._changed, self.is_over, timeout)
+            self._waiting += 1
+            try:
+                return wait_until(self._clock, self._changed, self.is_over, timeout)
+            finally:
+                self._waiting -= 1

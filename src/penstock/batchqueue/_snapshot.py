@@ -39,10 +39,10 @@ def stats(sources: Sources) -> BatchQueueStats:
     partitions = tuple(_partition(p, sources.drainers) for p in sources.partitions)
     with sources.dispatch.lock:
         counts = {
-            kind: (c.consumed, c.errors, c.failed, c.no_handler, c.abandoned)
+            kind: (c.consumed, c.errors, c.failed, c.no_handler, c.abandoned, c.taken)
             for kind, c in sources.dispatch.counts.items()
         }
-    totals = [sum(column) for column in zip(*counts.values(), strict=True)] or [0] * 5
+    totals = [sum(column) for column in zip(*counts.values(), strict=True)] or [0] * 6
     rebalancer = sources.rebalancer
     return BatchQueueStats(
         name=sources.name,
@@ -86,7 +86,7 @@ def _partition(part: Partition[Any], drainers: Sequence[Drainer]) -> PartitionSt
 
 
 def _types(
-    sources: Sources, counts: Mapping[type, tuple[int, int, int, int, int]]
+    sources: Sources, counts: Mapping[type, tuple[int, int, int, int, int, int]]
 ) -> dict[type, TypeStats]:
     if isinstance(sources.dispatch, ConsumerDispatch):
         return {}
@@ -101,10 +101,9 @@ def _types(
     kinds = {*counts, *waiting, *full, *evicted, *sources.closed}
     found = {}
     for kind in kinds:
-        consumed, errors, failed, no_handler, abandoned = counts.get(kind, (0,) * 5)
-        lost = evicted[kind] + no_handler + abandoned
+        consumed, errors, failed, no_handler, abandoned, taken = counts.get(kind, (0,) * 6)
         found[kind] = TypeStats(
-            accepted=consumed + lost + waiting[kind],
+            accepted=taken + waiting[kind] + evicted[kind],
             consumed=consumed,
             errors=errors,
             failed=failed,

@@ -8,7 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from penstock.batchqueue.balancing import DrainBalancer
-from penstock.batchqueue.handlers import HandlerConsumer, QueueErrorHandler, consume_of
+from penstock.batchqueue.handlers import (
+    Consumes,
+    HandlerConsumer,
+    QueueErrorHandler,
+    consume_of,
+)
 from penstock.batchqueue.policies import BufferStrategy, PartitionPolicy
 from penstock.batchqueue.selectors import PartitionSelector
 from penstock.errors import ConfigError
@@ -17,11 +22,13 @@ from penstock.scheduling import ThreadPolicy
 __all__ = ["BatchQueueConfig"]
 
 T = TypeVar("T")
-Handler: TypeAlias = HandlerConsumer[T] | Callable[[list[T]], object]
+Handler: TypeAlias = HandlerConsumer[T] | Consumes[T] | Callable[[list[T]], object]
 Selector: TypeAlias = PartitionSelector | Callable[[Any, int], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: with them, BatchQueueConfig[Span](...) raises on Python 3.11 (a frozen,
+# slotted dataclass refuses the attribute that typing wants to set on it in the wrong way).
+@dataclass(frozen=True, kw_only=True)
 class BatchQueueConfig(Generic[T]):
     """The settings of one queue. Times are seconds. Make variants with ``dataclasses.replace``.
 

@@ -33,21 +33,30 @@ class HandlerConsumer(ABC, Generic[T]):
         """
 
 
+class Consumes(Protocol[T]):
+    """Any object with ``consume(batch)``, and perhaps ``on_idle()``, will do as a handler."""
+
+    def consume(self, batch: list[T], /) -> object:
+        """Process *batch*."""
+        ...
+
+
 class QueueErrorHandler(Protocol[T]):
     """Told of a batch whose handler raised; the batch counts as consumed all the same."""
 
-    def __call__(self, batch: list[T], error: BaseException) -> None:
+    def __call__(self, batch: list[T], error: BaseException, /) -> object:
         """Deal with *error*; what this raises itself is logged."""
         ...
 
 
 def consume_of(handler: object, field: str) -> Callable[[list[Any]], object]:
     """Return the function that takes a batch, or say why *handler* has none."""
-    consume = getattr(handler, "consume", None)
-    if callable(consume):
-        return consume  # type: ignore[no-any-return]
-    if callable(handler) and not isinstance(handler, type):
-        return handler
+    if not isinstance(handler, type):  # a class is most likely a forgotten pair of brackets
+        consume = getattr(handler, "consume", None)
+        if callable(consume):
+            return consume  # type: ignore[no-any-return]
+        if callable(handler):
+            return handler
     msg = (
         f"{field} must be a HandlerConsumer, an object with consume(batch), or a callable "
         f"that takes a batch, not {handler!r}"

@@ -45,7 +45,8 @@ class BatchQueueManager:
         self._clock = clock
         self._factory = factory
         self._schedulers = SharedSchedulers(clock, factory)
-        self._lock = threading.Lock()
+        # Re-entrant: making a queue may log, and whoever handles the record may ask for one.
+        self._lock = threading.RLock()
         self._queues: dict[str, BatchQueue[Any]] = {}
         self._warned: set[tuple[str, tuple[str, ...]]] = set()
         renew_after_fork(self)
@@ -115,7 +116,7 @@ class BatchQueueManager:
 
     def renew_after_fork(self) -> None:
         """Replace the lock, which another thread of the parent may have held."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         return self

@@ -53,7 +53,7 @@ class PartitionSelector:
 
     @classmethod
     def by_key(cls, key: Callable[[Any], Hashable]) -> PartitionSelector:
-        """Items with equal ``key(item)`` to one partition, in their order."""
+        """Items with equal ``key(item)`` to one partition, in order while their number stays."""
         if not callable(key):
             msg = f"PartitionSelector.by_key(key) must be callable, not {key!r}"
             raise ConfigError(msg)

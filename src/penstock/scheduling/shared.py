@@ -45,8 +45,9 @@ class SharedSchedulers:
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Replace the lock, which another thread of the parent may have held."""
+        """Start with none: queues that live on in the child acquire again."""
         self._lock = threading.Lock()
+        self._shared = {}
 
     def acquire(self, name: str, policy: ThreadPolicy) -> Scheduler:
         """Return the scheduler called *name*, made by *policy* if it is the first use."""

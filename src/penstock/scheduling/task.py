@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,12 +34,13 @@ class Task(ABC):
     :meth:`has_work` second. Whatever the interleaving, one of the two sees the other.
     """
 
-    __slots__ = ("__weakref__", "parked", "scheduler", "state", "timer")
+    __slots__ = ("__weakref__", "due", "parked", "scheduler", "state", "timer")
 
     def __init__(self) -> None:
         self.parked = False
         self.state = TaskState.PARKED
-        self.timer = 0
+        self.due = 0.0  # when it wants to run again, if it is parked
+        self.timer = (math.inf, 0)  # its entry in the scheduler's timers: when, and which
         self.scheduler: Scheduler | None = None
 
     @abstractmethod
@@ -70,8 +72,12 @@ class Scheduler(Protocol):
         """Run *task* soon; if it is running, run it once more afterwards."""
         ...
 
-    def help(self, done: Callable[[], bool]) -> None:
-        """Run what is ready on the calling thread if there is no other thread to do it."""
+    def help(self, done: Callable[[], bool]) -> bool:
+        """Run what is ready here if there is no other thread to do it; return if any was."""
+        ...
+
+    def has_only_this_thread(self) -> bool:
+        """Return whether the calling thread is the one and only that runs tasks here."""
         ...
 
     def close(self, timeout: float) -> bool:

@@ -8,6 +8,7 @@ import logging
 import math
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock._process import renew_after_fork
@@ -84,14 +85,23 @@ class ThreadScheduler:
                 self._make_ready(task)
             elif task.state is TaskState.RUNNING:
                 task.state = TaskState.RERUN
+            elif task.state is TaskState.READY:
+                self._start_threads(task)
 
-    def help(self, done: Callable[[], bool]) -> None:
-        """Run what is ready on the calling thread if no thread could be started."""
+    def help(self, done: Callable[[], bool]) -> bool:
+        """Run what is ready here if no thread could be started; return if any was."""
+        helped = False
         while not self._threads and not done():
             task = self._claim()
             if task is None:
-                return
+                break
             self._run(task)
+            helped = True
+        return helped
+
+    def has_only_this_thread(self) -> bool:
+        """Return whether the calling thread is the one and only that runs tasks here."""
+        return self._size == 1 and threading.current_thread() in self._threads
 
     def close(self, timeout: float) -> bool:
         """Let the threads end; return whether they have within *timeout* seconds."""
@@ -109,22 +119,23 @@ class ThreadScheduler:
 
     def _make_ready(self, task: Task) -> None:
         task.parked = False
-        task.timer = 0
         task.state = TaskState.READY
         self._ready.append(task)
-        self._start_threads()
+        self._start_threads(task)
         self._changed.notify()
 
-    def _start_threads(self) -> None:
+    def _start_threads(self, task: Task) -> None:
+        """Start those that are missing; if none can be, have the next wake try again."""
         for index in range(len(self._threads), self._size):
             name = f"penstock-{self.name}" + (f"-{index}" if self._size > 1 else "")
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the interpreter is ending; help() runs what is left
-                logger.debug("scheduler.no_thread", extra={"scheduler": self.name})
-                return
+            except RuntimeError:  # too many threads, or the interpreter is ending
+                logger.warning("scheduler.no_thread", extra={"scheduler": self.name})
+                break
             self._threads.append(thread)
+        task.parked = not self._threads
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
@@ -158,16 +169,23 @@ class ThreadScheduler:
         timers = self._timers
         now = self._clock.now() if timers else 0.0
         while timers and timers[0][0] <= now:
-            _, sequence, task = heapq.heappop(timers)
-            if task.timer == sequence:
-                self._make_ready(task)
+            due, sequence, task = heapq.heappop(timers)
+            if task.timer != (due, sequence):
+                continue  # an earlier one took its place
+            task.timer = (math.inf, 0)
+            if task.state is TaskState.PARKED:
+                if task.due <= now:
+                    self._make_ready(task)
+                else:
+                    self._set_timer(task)
 
     def _run(self, task: Task) -> None:
         try:
             delay = task.run()
         except BaseException:
-            logger.exception("scheduler.task_failed", extra={"scheduler": self.name})
             delay = _AFTER_FAILURE
+            with suppress(BaseException):  # whatever handles the record may raise as well
+                logger.exception("scheduler.task_failed", extra={"scheduler": self.name})
         with self._changed:
             if delay is None:
                 task.state = TaskState.ENDED
@@ -182,9 +200,14 @@ class ThreadScheduler:
     def _park(self, task: Task, delay: float) -> None:
         task.state = TaskState.PARKED
         task.parked = True
-        if delay < math.inf:
-            task.timer = next(self._sequence)
-            due = self._clock.now() + delay
-            heapq.heappush(self._timers, (due, task.timer, task))
-            if self._timers[0][1] == task.timer:
-                self._changed.notify()  # whoever waits, waits for a later timer
+        task.due = self._clock.now() + delay
+        if task.due < task.timer[0]:  # else the entry it has comes first, and sets another
+            self._set_timer(task)
+
+    def _set_timer(self, task: Task) -> None:
+        if task.due == math.inf:
+            return
+        task.timer = (task.due, next(self._sequence))
+        heapq.heappush(self._timers, (*task.timer, task))
+        if self._timers[0][2] is task:
+            self._changed.notify()  # whoever waits, waits for a later timer
