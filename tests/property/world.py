@@ -295,7 +295,7 @@ class World:
                 self.step_beside(number)
             case "rebalance":
                 self.clock.advance(INTERVAL)
-                self.step_beside(number)
+                self.steps.step(self.queue._rebalancer)
             case "dwell":
                 for _ in range(5):
                     self.clock.advance(MAX_IDLE)

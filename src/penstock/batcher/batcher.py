@@ -112,10 +112,10 @@ class Batcher(Submission[T], Generic[T]):
             worker = Worker(core, self._acquire())
             worker.attach()
         except BaseException:
-            if worker is not None:
-                self._release(worker, 0.0)
             with core.lock:
                 core.life.move(Event.OPEN_FAILED)
+            if worker is not None:
+                self._release(worker, 0.0)
             raise
         with core.lock:
             core.worker = worker
@@ -300,7 +300,8 @@ class Batcher(Submission[T], Generic[T]):
         """Close because the interpreter ends; return the seconds it took."""
         if self._core.life.state is State.CREATED:
             return 0.0
-        report = self.close(timeout, drain=True)
+        # On the real clock: one that a test has stopped would never end the wait.
+        report = Closing(self._core, SYSTEM_CLOCK).close(timeout, drain=True)
         if not report.complete:
             logger.warning(
                 "batcher.exit_incomplete: the interpreter ended with %d items of batcher %r not "

@@ -52,7 +52,7 @@ class OwnershipTable(Generic[T]):
         self._cycle_ids = itertools.count()
         self._inside: dict[Owner, int] = {}  # drainer -> the cycle it is in
         self._moving: dict[Partition[T], Owner] | None = None  # where to go back to
-        self._closed = False
+        self.is_closed = False
         self.version = 0  # grows with every change of owners or partitions
         self.partitions: tuple[Partition[T], ...] = ()
 
@@ -60,7 +60,7 @@ class OwnershipTable(Generic[T]):
         """Have at least *count* partitions; new ones go to the drainers in turn."""
         with self._changed:
             known = self.partitions
-            if self._closed or count <= len(known):
+            if self.is_closed or count <= len(known):
                 return
             added = (
                 Partition[T](p, self._capacity, self._drainers[p % len(self._drainers)])
@@ -101,7 +101,7 @@ class OwnershipTable(Generic[T]):
         delays a rebalance, it never leaves a partition that nobody drains.
         """
         with self._one_hand_over, self._changed:
-            if self._closed:
+            if self.is_closed:
                 return 0
             moves = self._revoke(targets)
             old = set((self._moving or {}).values())
@@ -148,7 +148,7 @@ class OwnershipTable(Generic[T]):
     def close(self) -> None:
         """End a hand-over under way, giving everything back, and allow no other."""
         with self._changed:
-            self._closed = True
+            self.is_closed = True
             if self._moving is not None:
                 self._assign(self._moving)
                 self._moving = None

@@ -88,7 +88,7 @@ class Rebalancer(Task):
             return 0
         moved = self._table.hand_over(targets, settings.handover_timeout)
         extra = {"queue": settings.queue, "partitions": len(targets)}
-        if not moved and self._shutdown.is_begun():
+        if not moved and self._table.is_closed:  # a shutdown came in between
             return 0
         if not moved:
             self.abandoned += 1

@@ -96,6 +96,19 @@ def test_acquire_racing_the_last_release_gets_a_live_one(
     assert shared.names() == ()
 
 
+def test_a_release_racing_an_acquire_leaves_the_scheduler_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """H1, the other way round: what was just handed out is in use, whoever leaves meanwhile."""
+    shared = SharedSchedulers(factory=Witness)
+    shared.acquire("io", ONE)
+    lock = HookedLock()
+    monkeypatch.setattr(shared, "_lock", lock)
+    lock.after = lambda: in_background(lambda: shared.release("io")).result(timeout=10)
+    assert not witness(shared.acquire("io", ONE)).closed
+    assert shared.names() == ("io",)
+
+
 def test_a_name_stands_for_one_scheduler() -> None:
     """Everybody who asks for a name gets the same scheduler, made by the first policy."""
     clock = FakeClock()

@@ -371,22 +371,23 @@ def test_a_task_that_is_put_off_again_and_again_has_one_timer(make: Make, clock:
 
 
 def test_a_shorter_delay_than_before_counts(make: Make, clock: FakeClock) -> None:
-    """A task that asks to run sooner than it did before is run sooner, and once."""
+    """A task that asks to run sooner than before is run sooner; its old timer is void."""
     scheduler = make()
-    task = Script(lambda: 100.0, lambda: 1.0)
+    task = Script(lambda: 5.0, lambda: 3.0, lambda: 10.0)
     scheduler.attach(task)
     task.await_runs()
     task.wake()
     task.await_runs()
     clock.await_sleepers(1)
-    clock.advance(1.0)
+    clock.advance(3.0)
     task.await_runs()
     clock.await_sleepers(1)
-    clock.advance(100.0)
+    clock.advance(2.0)
     other = Script()
     scheduler.attach(other)
     other.await_runs()
     assert task.times == 3
+    assert [due for due, _, _ in scheduler._timers] == [clock.now() + 8.0]
 
 
 def test_a_timer_that_falls_due_while_its_task_runs_is_void(make: Make, clock: FakeClock) -> None:
