@@ -3,7 +3,8 @@
 A ``concurrent.futures.Future`` makes a lock, a condition and a deque when it is made, and
 takes the lock for every step. That is most of what a batched item costs, and most futures
 are asked for their result only after they have it. So these make their condition when
-somebody first needs it, and a batch resolves the others together.
+somebody first needs it, and a batch resolves the others together. Who only waits for a result
+needs no condition either: it stands at a gate, a lock that is released when there is one.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class ItemFuture(Future[Any]):
     #       never both (test_a_cancel_that_meets_the_claim_is_refused).
     #   F2  A future becomes watched under the shared lock; one that is not is resolved under
     #       it, without notice to anybody. So whoever watches finds it resolved or is notified
-    #       (test_a_waiter_that_meets_the_result_is_not_left_waiting).
+    #       (test_a_waiter_that_meets_the_result_is_not_left_waiting). A gate is made under the
+    #       shared lock, by who found it unresolved there, and opened by who looks for one there
+    #       after resolving it.
     #   F3  `_state` is set last, after `_result`: who reads FINISHED without a lock finds the
     #       result. Both are attributes of one object, each stored and read whole; on builds
     #       without a global lock an object's dictionary orders them.
@@ -69,7 +72,8 @@ class ItemFuture(Future[Any]):
     # and which are the same from Python 3.2 on (test_the_fields_of_the_base_class_are_known).
 
     stage = _WAITING
-    is_watched = False
+    is_watched = False  # somebody needs what the base class has: done-callbacks, wait()…
+    gate: threading.Lock | None = None  # closed until the end; who passes lets the next one pass
     _state = _PENDING
     _result = None
     _exception = None
@@ -92,9 +96,37 @@ class ItemFuture(Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - the item's result
         """Return the result, or raise the error; wait for it if need be."""
+        if self._state != _FINISHED:
+            self._stand_at_gate(timeout)
         if self._state == _FINISHED and self._exception is None:
             return self._result
-        return super().result(timeout)
+        return super().result(0)
+
+    def _stand_at_gate(self, timeout: float | None) -> None:
+        """Wait until it is resolved or cancelled, or the time is over."""
+        with _shared.lock:
+            if self._state in _DONE:
+                return
+            gate = self.gate
+            if gate is None:
+                gate = self.gate = threading.Lock()
+                gate.acquire()
+        if timeout is None:
+            passes = gate.acquire()
+        elif timeout > 0:
+            passes = gate.acquire(timeout=timeout)
+        else:
+            passes = gate.acquire(blocking=False)
+        if passes:
+            gate.release()
+
+    def _invoke_callbacks(self) -> None:
+        """Open the gate too: the base class calls this at each end, after setting the state."""
+        with _shared.lock:
+            gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.release()
+        super()._invoke_callbacks()  # type: ignore[misc] # private to the base class
 
     def done(self) -> bool:
         """Return whether it has a result, an error, or was cancelled."""
@@ -149,6 +181,7 @@ class FutureSink:
 def _resolve(futures: list[ItemFuture], values: Iterable[Any]) -> int:
     """Give every future its value; count those whose done-callbacks raised."""
     watched = []
+    gates = []
     with _shared.lock:
         for future, value in zip(futures, values, strict=False):
             if future.is_watched:
@@ -156,6 +189,10 @@ def _resolve(futures: list[ItemFuture], values: Iterable[Any]) -> int:
             else:
                 future._result = value  # noqa: SLF001 - see ItemFuture
                 future._state = _FINISHED  # noqa: SLF001
+                if future.gate is not None:
+                    gates.append(future.gate)
+    for gate in gates:
+        gate.release()
     return sum(not _end(future, value, None) for future, value in watched)
 
 
