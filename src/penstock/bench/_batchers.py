@@ -1,8 +1,8 @@
 """Everything that the batcher bench compares, each behind the same small interface.
 
-A contender of threads is a context manager that yields ``submit(item) -> future``, one of
-asyncio an asynchronous one that yields ``call(item) -> awaitable``. All double numbers, in
-batches of up to `BATCH`, and let an item wait for company for `WAIT` seconds.
+A contender is a context manager that yields ``submit(item) -> future`` or, to be waited for,
+``call(item)``; those of asyncio are asynchronous and yield ``call(item) -> awaitable``. All
+double numbers, in batches of up to `BATCH`, and let an item wait for company for `WAIT` seconds.
 """
 
 from __future__ import annotations
@@ -22,24 +22,28 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     Submit: TypeAlias = "Callable[[int], Resolved]"
-    Call: TypeAlias = "Callable[[int], Awaitable[int]]"
-    ThreadContender: TypeAlias = Callable[[], AbstractContextManager[Submit]]
-    LoopContender: TypeAlias = Callable[[], AbstractAsyncContextManager[Call]]
+    Call: TypeAlias = Callable[[int], int]
+    AsyncCall: TypeAlias = Callable[[int], Awaitable[int]]
+    SubmitContender: TypeAlias = Callable[[], AbstractContextManager[Submit]]
+    CallContender: TypeAlias = Callable[[], AbstractContextManager[Call]]
+    LoopContender: TypeAlias = Callable[[], AbstractAsyncContextManager[AsyncCall]]
 
 __all__ = [
     "BATCH",
+    "FUNCTIONS",
     "WAIT",
     "async_batcher",
-    "batched_coroutines",
-    "batched_threads",
-    "double",
-    "double_async",
+    "batched_aio",
+    "batched_call",
+    "batched_put",
+    "batched_submit",
+    "holding",
     "load",
     "penstock_asubmit",
-    "penstock_decorator",
-    "penstock_decorator_async",
+    "penstock_call",
     "penstock_submit",
     "queue_loop",
+    "queue_loop_call",
 ]
 
 # The defaults of `penstock.batcher.batched` and of its namesake from the registry.
@@ -75,6 +79,11 @@ async def double_async(batch: list[int]) -> list[int]:
     return [2 * item for item in batch]
 
 
+# Batchers of asyncio call a coroutine function in the event loop, which is their best side, and
+# a plain function in a thread, which is what penstock does.
+FUNCTIONS = {"": double_async, "_plain_function": double}
+
+
 # -- penstock -----------------------------------------------------------------------------
 
 
@@ -83,43 +92,41 @@ def _process(items: list[int], complete: Completion) -> ProcessResult:
     return ProcessResult.OK
 
 
-def _batcher() -> Batcher[int]:
-    settings = BatchSettings(max_batch_size=BATCH, min_batch_size=BATCH, min_wait_time=WAIT)
+def _batcher(settings: BatchSettings) -> Batcher[int]:
     return Batcher[int](_process, settings, on_batch_faulted=lambda _fault: None)
+
+
+SETTINGS = BatchSettings(max_batch_size=BATCH, min_batch_size=BATCH, min_wait_time=WAIT)
 
 
 @contextmanager
 def penstock_submit() -> Iterator[Submit]:
     """Yield `Batcher.submit`."""
-    with _batcher() as batcher:
+    with _batcher(SETTINGS) as batcher:
         yield batcher.submit
 
 
 @contextmanager
-def penstock_decorator() -> Iterator[Submit]:
-    """Yield the `submit` of a function decorated with `@batched`."""
+def penstock_call() -> Iterator[Call]:
+    """Yield a function decorated with `@batched`."""
     function = batched(max_batch_size=BATCH, max_wait=WAIT)(double)
     try:
-        yield function.submit
+        yield function
     finally:
         function.close()
 
 
 @asynccontextmanager
-async def penstock_asubmit() -> AsyncIterator[Call]:
+async def penstock_asubmit() -> AsyncIterator[AsyncCall]:
     """Yield `Batcher.asubmit`."""
-    async with _batcher() as batcher:
+    async with _batcher(SETTINGS) as batcher:
         yield batcher.asubmit
 
 
-@asynccontextmanager
-async def penstock_decorator_async() -> AsyncIterator[Call]:
-    """Yield the `acall` of a function decorated with `@batched`."""
-    function = batched(max_batch_size=BATCH, max_wait=WAIT)(double)
-    try:
-        yield function.acall
-    finally:
-        function.close()
+def holding(items: int) -> Batcher[int]:
+    """Return a batcher that sends nothing before it has more than *items*."""
+    many = 2 * items
+    return _batcher(BatchSettings(max_batch_size=many, min_batch_size=many, min_wait_time=3600.0))
 
 
 # -- the standard library -----------------------------------------------------------------
@@ -144,6 +151,13 @@ def queue_loop() -> Iterator[Submit]:
     finally:
         jobs.put(_STOP)
         thread.join()
+
+
+@contextmanager
+def queue_loop_call() -> Iterator[Call]:
+    """Yield a call that waits for the future of `queue_loop`."""
+    with queue_loop() as submit:
+        yield lambda item: submit(item).result()
 
 
 def _loop(jobs: queue.Queue[Job | None]) -> None:
@@ -179,23 +193,35 @@ def _take(jobs: queue.Queue[Job | None]) -> list[Job]:
 
 
 @contextmanager
-def batched_threads(package: Any) -> Iterator[Submit]:  # noqa: ANN401 - a module
-    """Yield what a function decorated with `batched.dynamically` does before it waits.
-
-    A call of such a function waits for its item, so a thread could have no more than one of
-    them on its way. The part of the call that makes the future is taken alone, which spares
-    the peer a wait for every item.
-    """
+def batched_call(package: Any) -> Iterator[Any]:  # noqa: ANN401 - a module, and its processor
+    """Yield a function decorated with `batched.dynamically`."""
     processor = package.dynamically(double, batch_size=BATCH, timeout_ms=1000 * WAIT)
-    schedule = processor._schedule  # noqa: SLF001 - see above
     try:
-        yield lambda item: schedule([item])[0]
+        yield processor
     finally:
         processor.shutdown()
 
 
+@contextmanager
+def batched_submit(package: Any) -> Iterator[Submit]:  # noqa: ANN401 - a module
+    """Yield what such a function does before it waits.
+
+    It has no public way to get the future; waiting for each item would hold it back.
+    """
+    with batched_call(package) as processor:
+        schedule = processor._schedule  # noqa: SLF001 - see above
+        yield lambda item: schedule([item])[0]
+
+
+def batched_put(package: Any) -> Callable[[int], object]:  # noqa: ANN401 - a module
+    """Return what such a function does to queue an item, with nobody to take it out."""
+    queued = package.dynamically(double).batch_queue
+    make = package.batch_generator.BatchItem
+    return lambda item: queued.extend([make(content=item, priority=0)])
+
+
 @asynccontextmanager
-async def batched_coroutines(package: Any, function: Any) -> AsyncIterator[Call]:  # noqa: ANN401
+async def batched_aio(package: Any, function: Any) -> AsyncIterator[AsyncCall]:  # noqa: ANN401
     """Yield *function*, decorated with `batched.aio.dynamically`."""
     processor = package.aio.dynamically(function, batch_size=BATCH, timeout_ms=1000 * WAIT)
     yield processor
@@ -203,10 +229,10 @@ async def batched_coroutines(package: Any, function: Any) -> AsyncIterator[Call]
 
 
 @asynccontextmanager
-async def async_batcher(package: Any, function: Any) -> AsyncIterator[Call]:  # noqa: ANN401
+async def async_batcher(package: Any, function: Any) -> AsyncIterator[AsyncCall]:  # noqa: ANN401
     """Yield the `process` of an `AsyncBatcher` whose work is *function*."""
     members = {"process_batch": staticmethod(function)}
-    kind = type("Doubler", (package.batcher.AsyncBatcher,), members)
+    kind = type("Doubler", (package.AsyncBatcher,), members)
     batcher = kind(max_batch_size=BATCH, max_queue_time=WAIT)
     yield batcher.process
     await batcher.stop(force=True)  # otherwise it looks only once a second whether to stop

@@ -41,6 +41,11 @@ class Goal:
         return cls(name, f"<= {bound:g}", value, value <= bound)
 
     @classmethod
+    def above(cls, name: str, value: float, bound: float) -> Goal:
+        """*value* must be above *bound*."""
+        return cls(name, f"> {bound:g}", value, value > bound)
+
+    @classmethod
     def below(cls, name: str, value: float, bound: float) -> Goal:
         """*value* must be below *bound*."""
         return cls(name, f"< {bound:g}", value, value < bound)

@@ -32,6 +32,7 @@ class Bench:
 BENCHES = {
     "queue": Bench("penstock.bench.queue", "throughput beside the standard library's queues"),
     "rebalance": Bench("penstock.bench.rebalance", "what moving partitions gains on a skewed load"),
+    "batcher": Bench("penstock.bench.batcher", "futures for single items beside other batchers"),
     "idle": Bench("penstock.bench.idle", "what queues cost that have nothing to do"),
 }
 
