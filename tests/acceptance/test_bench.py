@@ -13,7 +13,7 @@ import pytest
 from penstock.bench.registry import BENCHES
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("queue", "rebalance", "idle")
+NAMES = ("queue", "rebalance", "batcher", "idle")
 
 FIGURES = {
     "queue": {
@@ -36,6 +36,24 @@ FIGURES = {
         "ratio_in_each_interval",
         "items_per_s_in_each_interval",
     },
+    "batcher": {
+        "max_batch_items",
+        "max_wait_ms",
+        "version_of_async_batcher",
+        "version_of_batched",
+        "penstock_submit_items_per_s",
+        "queue_thread_loop_items_per_s",
+        "batched_threads_items_per_s",
+        "penstock_blocking_call_items_per_s",
+        "queue_thread_loop_blocking_call_items_per_s",
+        "batched_threads_blocking_call_items_per_s",
+        "penstock_asubmit_items_per_s",
+        "batched_asyncio_items_per_s",
+        "async_batcher_items_per_s",
+        "memory_per_queued_item_penstock_enqueue_bytes",
+        "memory_per_queued_item_penstock_submit_and_its_future_bytes",
+        "memory_per_queued_item_queue_queue_and_a_future_bytes",
+    },
     "idle": {
         "idle_cpu_percent_of_a_core",
         "idle_cpu_percent_of_a_core_with_on_idle",
@@ -56,6 +74,16 @@ RATIOS = {
         "cpu_per_item_2000_types_vs_100_types",
     },
     "rebalance": {"vs_static_placement", "gain_vs_ceiling"},
+    "batcher": {
+        "vs_queue_thread_loop",
+        "vs_batched_threads",
+        "vs_queue_thread_loop_blocking_call",
+        "vs_batched_threads_blocking_call",
+        "vs_batched_asyncio",
+        "vs_batched_asyncio_plain_function",
+        "vs_async_batcher",
+        "vs_async_batcher_plain_function",
+    },
     "idle": set[str](),
 }
 GOALS = {
@@ -70,6 +98,15 @@ GOALS = {
         "gain_vs_ceiling": ">= 0.9",
         "highest_ratio_of_an_interval": "<= 1.15",
         "throughput_spread": "<= 0.1",
+    },
+    "batcher": {
+        "vs_queue_thread_loop": "> 1",
+        "vs_batched_threads": "> 1",
+        "vs_batched_threads_blocking_call": "> 1",
+        "vs_batched_asyncio": "> 1",
+        "vs_batched_asyncio_plain_function": "> 1",
+        "vs_async_batcher": "> 1",
+        "vs_async_batcher_plain_function": "> 1",
     },
     "idle": {
         "idle_cpu_percent_of_a_core": "< 0.5",
@@ -154,6 +191,28 @@ def test_ten_intervals_are_reported_one_by_one() -> None:
 def test_the_skew_of_the_rebalance_bench_is_real() -> None:
     """Without a skew of at least 1.3 there would be nothing to rebalance."""
     assert found("rebalance")["figures"]["static_ratio_from_weights"] >= 1.3
+
+
+WITHOUT_PEERS = """
+import sys
+sys.modules["batched"] = sys.modules["async_batcher"] = None
+sys.argv = ["penstock", "bench", "batcher", "--quick", "--json"]
+from penstock.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_the_batcher_bench_runs_without_its_peers() -> None:
+    """It compares with the standard library then, and says what is missing and how to get it."""
+    done = run("-c", WITHOUT_PEERS)
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads(done.stdout)
+    figures = found["figures"]
+    assert figures["version_of_batched"] == figures["version_of_async_batcher"] == "not installed"
+    assert "async-batcher and batched" in figures["peers_left_out"]
+    assert "--group bench" in figures["peers_left_out"]
+    assert set(found["ratios"]) == {"vs_queue_thread_loop", "vs_queue_thread_loop_blocking_call"}
+    assert [goal["name"] for goal in found["goals"]] == ["vs_queue_thread_loop"]
 
 
 def test_without_json_it_prints_a_table() -> None:
