@@ -59,7 +59,7 @@ class Closing:
         core = self._core
         with core.lock:
             account = self._open_account(timeout)
-            gentle = drain and not account.inside and core.life.move(Event.DRAIN)
+            gentle = drain and not core.must_not_wait() and core.life.move(Event.DRAIN)
             leads = gentle or core.life.move(Event.CLOSE)
             core.life.changed.notify_all()  # producers that wait for room
         if leads:
@@ -88,7 +88,7 @@ class Closing:
         core.depart()
         if worker is None:
             raise core.state_error()
-        worker.wake()
+        core.rouse(worker)
         return self._report(account, finished=True)
 
     def nothing(self) -> DrainReport:
@@ -100,9 +100,12 @@ class Closing:
     def help(self, done: Callable[[], bool]) -> None:
         """Run the worker here if its scheduler has no thread to do it."""
         worker = self._core.worker
-        if worker is not None:
-            worker.wake()
-            worker.home.help(done)
+        if worker is None:
+            return
+        worker.wake()
+        home = worker.home
+        if home is not None:
+            home.help(done)
 
     # -- steps of a close -----------------------------------------------------------------
 

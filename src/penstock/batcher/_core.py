@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.batcher._intake import Intake
 from penstock.batcher._lifecycle import Event, State
+from penstock.batcher._log import log
 from penstock.batcher._sinks import Outcome, claim, settle
 from penstock.batcher._staging import Reason
 from penstock.batcher.completion import (
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from penstock.batcher.settings import BatchSettings
 
 __all__ = ["Core", "Hooks"]
-
-logger = logging.getLogger("penstock.batcher")
 
 _OK, _ERROR, _ABANDONED = CompleteResult.OK, CompleteResult.ERROR, CompleteResult.ABANDONED
 
@@ -150,11 +149,12 @@ class Core(Intake):
 
     def _fail(self, batch: Completion, result: ProcessResult, error: BaseException | None) -> None:
         """The processor did not take *batch*: fault, tell its items, then the user."""
-        logger.error(
+        log(
+            logging.ERROR,
             "batcher.batch_failed: batcher %r faulted: process_batch %s",
             self.name,
             "raised" if error else f"returned {result!r}",
-            exc_info=error,
+            error=error,
             extra={"batcher": self.name, "batch": batch.batch_id},
         )
         not_open = result is ProcessResult.NOT_OPEN
@@ -204,7 +204,7 @@ class Core(Intake):
             error = said if isinstance(said, BaseException) else None
             self._report_fault(batch, outcome.result, error)
         if worker is not None:
-            worker.wake()
+            self.rouse(worker)
         self.depart()
         return True
 
@@ -227,7 +227,8 @@ class Core(Intake):
     def _note_stray(self, batch: Completion) -> None:
         with self.lock:
             self.counts.strays += 1
-        logger.warning(
+        log(
+            logging.WARNING,
             "batcher.stray_completion: batch %d of batcher %r had ended already; ignored",
             batch.batch_id,
             self.name,
@@ -238,7 +239,7 @@ class Core(Intake):
         self,
         batch: Completion,
         result: ProcessResult | CompleteResult,
-        error: BaseException | None,
+        cause: BaseException | None,
     ) -> None:
         self.turn_away()
         fault = BatchFault(
@@ -246,12 +247,13 @@ class Core(Intake):
             batch_id=batch.batch_id,
             items=batch.count,
             result=result,
-            error=error,
+            error=cause,
         )
         try:
             self.hooks.on_batch_faulted(fault)
-        except BaseException:
-            logger.exception("batcher.fault_callback_failed", extra={"batcher": self.name})
+        except BaseException as error:  # noqa: BLE001 - the batch has ended all the same
+            extra = {"batcher": self.name}
+            log(logging.ERROR, "batcher.fault_callback_failed", error=error, extra=extra)
             with self.lock:
                 self.counts.callback_errors += 1
 

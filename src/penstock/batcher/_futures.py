@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from penstock._process import renew_after_fork
+from penstock.batcher._log import log
 from penstock.batcher._sinks import error_of
 from penstock.batcher.completion import CompleteResult
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from penstock.batcher._staging import Entry
 
 __all__ = ["FUTURES", "ItemFuture"]
-
-logger = logging.getLogger("penstock.batcher")
 
 _WAITING, _TAKEN, _WITHDRAWN = range(3)
 
@@ -204,8 +203,8 @@ def _end(future: ItemFuture, value: object, error: BaseException | None) -> bool
             future.set_result(value)
         else:
             future.set_exception(error)
-    except BaseException:
-        logger.exception("batcher.callback_failed")
+    except BaseException as raised:  # noqa: BLE001 - the others must be told as well
+        log(logging.ERROR, "batcher.callback_failed", error=raised)
         return False
     return True
 

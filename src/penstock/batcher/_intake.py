@@ -80,7 +80,7 @@ class Intake:
             if size < self.wake_at:
                 return _ACCEPTED
             worker = self.want()
-        worker.wake()
+        self.rouse(worker)
         return _ACCEPTED
 
     def refuse(self, why: EnqueueResult) -> EnqueueResult:
@@ -96,6 +96,19 @@ class Intake:
         worker.is_wanted = True
         return worker
 
+    def rouse(self, worker: Worker) -> None:
+        """Wake *worker*; if no thread could be started for it, have the next item try again."""
+        worker.wake()
+        if worker.parked:  # or it has run and sleeps again: then one wake-up is wasted
+            with self.lock:
+                self.wake_at = 0
+
+    def must_not_wait(self) -> bool:
+        """Return whether what the calling thread waits for would have to be done by itself."""
+        if self.life.is_inside():
+            return True
+        return self.worker is not None and self.worker.is_waited_for_by_caller()
+
     def put_many(self, entries: list[Entry]) -> bool:
         """Accept all of *entries* at once; False if that is not possible, and none was."""
         size = sum(entry[1] for entry in entries)
@@ -106,14 +119,17 @@ class Intake:
             self.staging.size += size
             worker = self.want() if self.staging.size >= self.wake_at else None
         if worker is not None:
-            worker.wake()
+            self.rouse(worker)
         return True
 
     def press(self) -> None:
         """Have what waits sent without delay, because somebody needs the room."""
         if not self.is_pressed:
             self.is_pressed = True
-            self.want().wake()  # the scheduler's lock is taken inside ours, never around it
+            worker = self.want()
+            worker.wake()  # the scheduler's lock is taken inside ours, never around it
+            if worker.parked:
+                self.wake_at = 0
 
     def has_room(self, size: int) -> bool:
         """Return whether an entry of *size* would be accepted."""
@@ -139,7 +155,7 @@ class Intake:
             self.waiting[entry[4]] = entry
             self.admit_waiting()  # room may have been made since it was found missing
             worker = self.want()
-        worker.wake()
+        self.rouse(worker)
         return EnqueueResult.OK
 
     def stop_waiting(self, future: object) -> bool:

@@ -11,6 +11,7 @@ import threading
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.batcher._log import log
 from penstock.batcher._sinks import error_of
 from penstock.batcher.completion import CompleteResult
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["LoopSink", "sink_of_running_loop"]
 
 End: TypeAlias = tuple[Any, BaseException | None]
-
-logger = logging.getLogger("penstock.batcher")
 
 
 class LoopSink:
@@ -58,7 +57,7 @@ class LoopSink:
         try:
             self.loop.call_soon_threadsafe(_resolve, futures, ends)
         except RuntimeError:  # the loop was closed; nobody waits any more
-            logger.debug("batcher.loop_gone")
+            log(logging.DEBUG, "batcher.loop_gone")
 
 
 def _end(value: object) -> End:

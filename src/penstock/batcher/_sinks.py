@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from penstock.batcher._log import log
 from penstock.batcher.completion import Abandonment, CompleteResult
 from penstock.errors import IndeterminateError, ItemFailedError, NotSentError
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from penstock.batcher._staging import Entry
 
 __all__ = ["CALLBACKS", "OnItemComplete", "Outcome", "Sink", "claim", "error_of", "settle"]
-
-logger = logging.getLogger("penstock.batcher")
 
 OnItemComplete: TypeAlias = Callable[[Any, CompleteResult, Any], object]
 
@@ -115,9 +114,9 @@ class CallbackSink:
         for callback, context in contexts:
             try:
                 callback(context, result, ll_result)
-            except BaseException:
+            except BaseException as error:  # noqa: BLE001 - the others must be told as well
                 errors += 1
-                logger.exception("batcher.callback_failed")
+                log(logging.ERROR, "batcher.callback_failed", error=error)
         return errors
 
     def settle_each(

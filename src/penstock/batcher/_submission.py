@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.batcher._futures import FUTURES, ItemFuture
+from penstock.batcher._log import log
 from penstock.batcher._sinks import CALLBACKS, OnItemComplete
 from penstock.batcher.completion import CompleteResult, EnqueueResult
 from penstock.batchqueue.handlers import HandlerConsumer
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Submission"]
 
 T = TypeVar("T")
-
-logger = logging.getLogger("penstock.batcher")
 
 _OK, _FULL = EnqueueResult.OK, EnqueueResult.FULL
 
@@ -85,8 +84,9 @@ class Submission(HandlerConsumer[T], Generic[T]):
             return EnqueueResult.INVALID_ARGS
         except ItemTooLargeError:
             return EnqueueResult.TOO_LARGE
-        except Exception:
-            logger.exception("batcher.sizer_failed", extra={"batcher": self.name})
+        except Exception as error:  # noqa: BLE001 - an enum, not an exception, is the answer here
+            extra = {"batcher": self.name}
+            log(logging.ERROR, "batcher.sizer_failed", error=error, extra=extra)
             return self._refuse(EnqueueResult.ERROR)
         return self._accept((item, size, self._now(), CALLBACKS, (on_item_complete, context)))
 
@@ -195,8 +195,7 @@ class Submission(HandlerConsumer[T], Generic[T]):
 
         while verdict is _FULL:
             with core.lock:
-                # In a callback the room would have to be made by whoever waits for it to return.
-                left = 0.0 if core.life.is_inside() else deadline - self._clock.now()
+                left = 0.0 if core.must_not_wait() else deadline - self._clock.now()
                 if not wait_until(self._clock, core.life.changed, is_decided, left):
                     return core.refuse(_FULL)
             verdict = core.put(entry)

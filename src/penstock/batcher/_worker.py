@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.errors import SchedulerClosedError
 from penstock.scheduling import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.scheduling import Scheduler
 
 __all__ = ["Worker"]
@@ -24,17 +24,26 @@ class Turner(Protocol):
 
 
 class Worker(Task):
-    """The one task that forms batches and hands them to the processor; a new one per opening."""
+    """The one task that forms batches and hands them to the processor; a new one per opening.
 
-    __slots__ = ("_attaching", "_core", "_is_attached", "home", "is_wanted")
+    *lodge* attaches it to a scheduler and returns that. In a child process this happens when
+    the worker is first woken.
+    """
 
-    def __init__(self, core: Turner, home: Scheduler) -> None:
+    #   W1  It is attached at most once, and not after it was detached: a wake-up that comes
+    #       late finds no scheduler, and makes none
+    #       (test_a_wake_that_comes_after_the_close_is_harmless).
+
+    __slots__ = ("_attaching", "_core", "_is_over", "_lodge", "home", "is_wanted")
+
+    def __init__(self, core: Turner, lodge: Callable[[Task], Scheduler]) -> None:
         super().__init__()
-        self.home = home
-        self.is_wanted = False  # a wake-up is on its way (C3)
+        self.home: Scheduler | None = None
+        self.is_wanted = False  # a wake-up is on its way (N1)
         self._core = core
+        self._lodge = lodge
         self._attaching = threading.Lock()
-        self._is_attached = False
+        self._is_over = False
 
     def run(self) -> float | None:
         """Send one batch, if one is due."""
@@ -44,16 +53,26 @@ class Worker(Task):
         """Return whether somebody wants it to look."""
         return self.is_wanted
 
-    def attach(self) -> None:
-        """Be in the hands of the scheduler from now on; once is enough."""
-        with self._attaching:
-            if not self._is_attached:
-                self.home.attach(self, at_once=False)
-                self._is_attached = True
-
     def wake(self) -> None:
-        """Have it look soon. In a child process this is when its thread comes back."""
-        if not self._is_attached:
-            with contextlib.suppress(SchedulerClosedError):  # closed since: nothing is left to do
-                self.attach()
-        self.home.wake(self)
+        """Have it look soon."""
+        home = self.home or self.attach()
+        if home is not None:
+            home.wake(self)
+
+    def attach(self) -> Scheduler | None:
+        """Be in the hands of a scheduler, and return it; None once detached."""
+        with self._attaching:
+            if self.home is None and not self._is_over:
+                self.home = self._lodge(self)
+            return self.home
+
+    def detach(self) -> Scheduler | None:
+        """Be over; return the scheduler that has to be let go, if there was one."""
+        with self._attaching:
+            self._is_over = True
+            home, self.home = self.home, None
+            return home
+
+    def is_waited_for_by_caller(self) -> bool:
+        """Return whether the calling thread is the only one that could ever run it."""
+        return self.home is not None and self.home.has_only_this_thread()

@@ -9,6 +9,7 @@ from penstock._process import drain_at_exit, renew_after_fork
 from penstock.batcher._closing import Closing
 from penstock.batcher._core import Core, Hooks
 from penstock.batcher._lifecycle import Event, State
+from penstock.batcher._log import log
 from penstock.batcher._submission import Submission
 from penstock.batcher._worker import Worker
 from penstock.batcher.completion import (
@@ -30,13 +31,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.batcher._sinks import OnItemComplete
-    from penstock.scheduling import Scheduler, SchedulerFactory
+    from penstock.scheduling import Scheduler, SchedulerFactory, Task
 
 __all__ = ["Batcher"]
 
 T = TypeVar("T")
-
-logger = logging.getLogger("penstock.batcher")
 
 _default_schedulers = SharedSchedulers()
 
@@ -107,15 +106,12 @@ class Batcher(Submission[T], Generic[T]):
 
     def _start(self) -> None:
         core = self._core
-        worker: Worker | None = None
+        worker = Worker(core, self._lodge)
         try:
-            worker = Worker(core, self._acquire())
             worker.attach()
         except BaseException:
             with core.lock:
                 core.life.move(Event.OPEN_FAILED)
-            if worker is not None:
-                self._release(worker, 0.0)
             raise
         with core.lock:
             core.worker = worker
@@ -134,7 +130,8 @@ class Batcher(Submission[T], Generic[T]):
 
         Args:
             timeout: Seconds (default: the settings' ``close_timeout``).
-            drain: First send everything that waits, within the same time.
+            drain: First send everything that waits, within the same time. Not inside a
+                callback, nor on the only thread of a scheduler that the batcher shares.
         """
         seconds = self.settings.close_timeout if timeout is None else timeout
         return self._closing.close(seconds, drain=drain)
@@ -162,7 +159,8 @@ class Batcher(Submission[T], Generic[T]):
     def flush(self, timeout: float | None = None) -> bool:
         """Send what has been accepted so far without delay, and wait until it has completed.
 
-        Inside one of the batcher's own callbacks the call only has it sent.
+        Inside one of the batcher's own callbacks, and on the only thread of a scheduler that
+        the batcher shares, the call only has it sent.
 
         Returns:
             Whether all of it was sent and has completed; False if the time was over first, if
@@ -176,9 +174,9 @@ class Batcher(Submission[T], Generic[T]):
             core.flush_to = target
             abandoned = core.counts.results[Abandonment.NOT_SENT]
             worker = core.want()
-            inside = core.life.is_inside()
-        worker.wake()
-        if inside:
+            is_stuck = core.must_not_wait()
+        core.rouse(worker)
+        if is_stuck:
             return False
 
         def is_over() -> bool:
@@ -274,26 +272,40 @@ class Batcher(Submission[T], Generic[T]):
 
     # -- threads and processes ------------------------------------------------------------
 
-    def _acquire(self) -> Scheduler:
-        if self.settings.shared_scheduler is not None:
-            return self._schedulers.acquire(*self.settings.shared_scheduler)
-        return self._factory(self.name, 1, self._clock)
+    def _lodge(self, worker: Task) -> Scheduler:
+        """Attach *worker* to the shared scheduler, or to one of its own."""
+        shared = self.settings.shared_scheduler
+        scheduler = (
+            self._factory(self.name, 1, self._clock)
+            if shared is None
+            else self._schedulers.acquire(*shared)
+        )
+        try:
+            scheduler.attach(worker, at_once=False)
+        except BaseException:
+            self._let_go(scheduler, 0.0)
+            raise
+        return scheduler
+
+    def _let_go(self, scheduler: Scheduler, timeout: float) -> None:
+        if self.settings.shared_scheduler is None:
+            scheduler.close(timeout)
+        else:
+            self._schedulers.release(self.settings.shared_scheduler[0])
 
     def _release(self, worker: Worker, timeout: float) -> None:
         """Let go of the threads of an opening that has ended."""
-        if self.settings.shared_scheduler is not None:
-            self._schedulers.release(self.settings.shared_scheduler[0])
-        else:
-            worker.home.close(timeout)
+        scheduler = worker.detach()
+        if scheduler is not None:
+            self._let_go(scheduler, timeout)
 
     def renew_after_fork(self) -> None:
         """Start empty in a child process; what was accepted before is the parent's."""
         core = self._core
-        home = None if core.worker is None else core.worker.home
         core.life.settle_after_fork()
         core.forget()
-        if home is not None and core.life.state is State.OPENED:
-            core.worker = Worker(core, home)
+        if core.life.state is State.OPENED:
+            core.worker = Worker(core, self._lodge)
             core.wake_at = 0
 
     def drain_at_exit(self, timeout: float) -> float:
@@ -303,7 +315,8 @@ class Batcher(Submission[T], Generic[T]):
         # On the real clock: one that a test has stopped would never end the wait.
         report = Closing(self._core, SYSTEM_CLOCK).close(timeout, drain=True)
         if not report.complete:
-            logger.warning(
+            log(
+                logging.WARNING,
                 "batcher.exit_incomplete: the interpreter ended with %d items of batcher %r not "
                 "sent and %d in the processor's hands",
                 len(report.not_sent),

@@ -9,6 +9,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from penstock._process import renew_after_fork
+from penstock.batcher._log import log
 from penstock.batcher.batcher import Batcher
 from penstock.batcher.completion import BatchFault, CompleteResult, Completion, ProcessResult
 from penstock.batcher.settings import BatchSettings
@@ -28,8 +29,6 @@ __all__ = ["BatchedFunction", "batched"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-logger = logging.getLogger("penstock.batcher")
 
 
 class BatchedFunction(Generic[T, R]):
@@ -149,4 +148,4 @@ def batched(
 
 def _log_fault(fault: BatchFault) -> None:
     """Say that the impossible happened: process_batch above never fails."""
-    logger.error("batcher.batched_function_faulted", extra={"fault": fault})
+    log(logging.ERROR, "batcher.batched_function_faulted", extra={"fault": fault})

@@ -1,5 +1,6 @@
 """What most tests of a batcher need: one on a clock that stands still, run by steps."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -21,15 +22,17 @@ R = TypeVar("R")
 
 OK, ERROR, ABANDONED = CompleteResult.OK, CompleteResult.ERROR, CompleteResult.ABANDONED
 
-PATIENCE = 10.0
+PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "10"))
 """Real seconds after which a thread that should have done something counts as stuck."""
 
 
 class Unhelpful(StepExecutor):
     """Steps that a close or flush cannot run by itself: as if the thread were busy elsewhere."""
 
-    def help(self, done: Callable[[], bool]) -> None:
+    def help(self, done: Callable[[], bool]) -> bool:
         """Leave everything to the test."""
+        del done
+        return False
 
 
 _made: list["Rig"] = []
