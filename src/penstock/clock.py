@@ -59,7 +59,7 @@ def wait_until(
     deadline = None if timeout is None else clock.now() + timeout
     while not predicate():
         left = None if deadline is None else deadline - clock.now()
-        if left is not None and left <= 0:
+        if left is not None and not left > 0:  # NaN has passed as well
             return False
         clock.wait(condition, left)
     return True

@@ -38,7 +38,7 @@ def adaptive(buffer_size: int = 100) -> BatchQueueConfig[Any]:
 
 def grow_by(stepped: Stepped, extra: int) -> None:
     """Register handlers for *extra* more types than there are partitions."""
-    have = len(stepped.queue._dispatch.types())  # type: ignore[union-attr]
+    have = int(stepped.queue._weight)
     want = len(stepped.queue._table.partitions) + extra
     for _ in range(want - have):
         stepped.queue.add_handler(type_that(lambda _: True), RecordingHandler())

@@ -218,7 +218,7 @@ def test_a_partition_with_items_is_not_retired(
     assert table.retire(part, two[0])
     fresh = table.partitions[0]
     assert fresh is not part
-    assert (fresh.index, fresh.owner, fresh.accepted) == (0, two[0], 1)
+    assert (fresh.index, fresh.owner, fresh.offered) == (0, two[0], 1)
 
 
 class AppendsUnseen(list[Any]):

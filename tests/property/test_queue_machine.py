@@ -49,12 +49,12 @@ class QueueMachine(RuleBasedStateMachine):
     world: World
 
     @initialize(
-        threads=st.integers(1, 3),
+        threads=st.sampled_from((2, 3, 1)),
         factor=st.integers(1, 4),
         grows=st.booleans(),
         balancer=st.sampled_from(BALANCERS),
         buffer_size=st.sampled_from((1, 3, 7)),
-        handlers=st.lists(NUMBERS, max_size=8),
+        handlers=st.lists(NUMBERS, min_size=5, max_size=7),
     )
     def make(
         self,
@@ -104,45 +104,45 @@ class QueueMachine(RuleBasedStateMachine):
         """A type loses its handler."""
         self.world.remove_handler(number)
 
-    @rule(actions=st.lists(st.tuples(st.sampled_from(ACTIONS), NUMBERS), min_size=1, max_size=5))
-    def plan(self, actions: list[tuple[str, int]]) -> None:
-        """The next handler calls do something of their own."""
+    @rule(
+        actions=st.lists(st.tuples(st.sampled_from(ACTIONS), NUMBERS), min_size=1, max_size=4),
+        numbers=st.lists(NUMBERS, min_size=2, max_size=8),
+        picks=st.lists(NUMBERS, min_size=1, max_size=4),
+    )
+    def work(self, actions: list[tuple[str, int]], numbers: list[int], picks: list[int]) -> None:
+        """Items come, some tasks run, and the handlers that are called do things of their own."""
         self.world.plan.extend(actions)
+        self.world.produce_many(numbers)
+        for pick in picks:
+            self.world.step(pick)
 
     @rule(number=NUMBERS)
     def step(self, number: int) -> None:
         """One of the ready tasks runs, whichever."""
-        ready = self.world.steps.ready()
-        if ready:
-            self.world.steps.step(ready[number % len(ready)])
+        self.world.step(number)
 
     @rule()
     def run_until_idle(self) -> None:
         """All tasks run until none is ready."""
         self.world.steps.run_until_idle()
 
-    @rule(seconds=st.sampled_from((MIN_IDLE, MAX_IDLE, INTERVAL)))
-    def pass_time(self, seconds: float) -> None:
-        """Time passes, and what fell due has not run yet."""
-        self.world.clock.advance(seconds)
-
-    @rule(seconds=st.sampled_from((MIN_IDLE, MAX_IDLE, INTERVAL)))
-    def advance(self, seconds: float) -> None:
-        """Time passes, and what falls due runs."""
-        self.world.steps.advance(seconds)
+    @rule(seconds=st.sampled_from((MIN_IDLE, MAX_IDLE, INTERVAL)), due=st.booleans())
+    def pass_time(self, seconds: float, *, due: bool) -> None:
+        """Time passes, and what falls *due* runs, or waits for its turn."""
+        (self.world.steps if due else self.world.clock).advance(seconds)
 
     @rule()
     def rest(self) -> None:
         """Nothing comes for a while: all is drained, and idle handlers are called."""
         self.world.check_idle()
 
-    @precondition(lambda self: self.rules_run > 30)
+    @precondition(lambda self: self.rules_run > 40)
     @rule(timeout=st.sampled_from((0.0, 1.0)), helpful=st.booleans())
     def shutdown(self, timeout: float, *, helpful: bool) -> None:
         """The queue is shut down; if the threads do not come, its time is up."""
         self.world.shutdown(timeout if helpful else 0.0, helpful=helpful)
 
-    @precondition(lambda self: self.rules_run > 30)
+    @precondition(lambda self: self.rules_run > 40)
     @rule(name=st.sampled_from(("shutdown", "give_up")))
     def plan_shutdown(self, name: str) -> None:
         """The next handler shuts its own queue down, or somebody does while it is called."""

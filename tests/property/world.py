@@ -295,7 +295,8 @@ class World:
                 self.step_beside(number)
             case "rebalance":
                 self.clock.advance(INTERVAL)
-                self.steps.step(self.queue._rebalancer)
+                if self.queue._rebalancer is not None:
+                    self.steps.step(self.queue._rebalancer)
             case "dwell":
                 for _ in range(5):
                     self.clock.advance(MAX_IDLE)
@@ -310,6 +311,12 @@ class World:
                 self.queue._dispatching.discard(threading.get_ident())
                 self.shutdown(timeout=0.0, helpful=False)
                 self.queue._dispatching.add(threading.get_ident())
+
+    def step(self, number: int) -> None:
+        """Run one of the tasks that are ready."""
+        ready = self.steps.ready()
+        if ready:
+            self.steps.step(ready[number % len(ready)])
 
     def step_beside(self, number: int) -> None:
         """Run another task while this one is in its handler, as another thread would."""

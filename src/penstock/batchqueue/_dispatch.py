@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
+from penstock._checks import finite_number
 from penstock.batchqueue.handlers import consume_of, identity_of, on_idle_of
 from penstock.batchqueue.selectors import type_hash
 from penstock.errors import ConfigError
@@ -141,7 +141,7 @@ class _Delivery:
 
     def entries(self) -> list[HandlerEntry]:
         """Return all handlers in use."""
-        return []
+        raise NotImplementedError
 
     def idlers(self) -> list[HandlerEntry]:
         """Return the handlers that have something to do when idle."""
@@ -284,13 +284,8 @@ class HandlerDispatch(_Delivery):
 
     def add(self, kind: type, handler: object, weight: float) -> float:
         """Register or replace the handler of *kind*; return the summed weight of all."""
-        if not isinstance(kind, type):
-            msg = f"add_handler(type_) must be a class, not {kind!r}"
-            raise ConfigError(msg)
-        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-        if not (number and 0 < weight < math.inf):
-            msg = f"add_handler(weight) must be a finite number above 0, not {weight!r}"
-            raise ConfigError(msg)
+        _check_kind("add_handler(type_)", kind)
+        weight = finite_number("add_handler(weight)", weight)
         consume = consume_of(handler, "add_handler(handler)")
         fresh = HandlerEntry(handler, consume, on_idle_of(handler), kind=kind)
         with self.lock:
@@ -305,6 +300,7 @@ class HandlerDispatch(_Delivery):
 
     def remove(self, kind: type) -> bool:
         """Forget the handler of *kind*; False if there was none."""
+        _check_kind("remove_handler(type_)", kind)
         with self.lock:
             known = kind in self._by_type
             self._discard(kind)
@@ -337,7 +333,8 @@ class HandlerDispatch(_Delivery):
         """Return all handlers in use."""
         return list(dict.fromkeys(list(self._by_type.values())))
 
-    def types(self) -> tuple[type, ...]:
-        """Return the types that have a handler."""
-        with self.lock:
-            return tuple(self._by_type)
+
+def _check_kind(field: str, kind: object) -> None:
+    if not isinstance(kind, type):
+        msg = f"{field} must be a class, not {kind!r}"
+        raise ConfigError(msg)

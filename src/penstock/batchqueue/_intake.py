@@ -267,7 +267,7 @@ class Intake(Generic[T]):
         if self._strategy is BufferStrategy.DROP_OLDEST:
             return True
         left = None if deadline is None else deadline - self._clock.now()
-        if self._strategy is BufferStrategy.IF_POSSIBLE or (left is not None and left <= 0):
+        if self._strategy is BufferStrategy.IF_POSSIBLE or (left is not None and not left > 0):
             return False
         if part.owner.parked:  # what was put here just now, it has not been told of yet
             part.owner.wake()

@@ -16,13 +16,13 @@ from penstock.batchqueue._ownership import OwnershipTable
 from penstock.batchqueue._partition import RETIRED, Partition
 from penstock.batchqueue._rebalancer import Rebalancer, RebalanceSettings
 from penstock.batchqueue._shutdown import Shutdown
+from penstock.batchqueue.config import BatchQueueConfig
 from penstock.batchqueue.selectors import PartitionSelector, type_hash
 from penstock.errors import ConfigError, InvalidItemError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.batchqueue.config import BatchQueueConfig
     from penstock.clock import Clock
     from penstock.scheduling import Scheduler, SchedulerFactory, SharedSchedulers, Task
 
@@ -62,6 +62,9 @@ class Machinery(Intake[T]):
     ) -> None:
         if not isinstance(name, str) or not name:
             msg = f"a queue's name must be a non-empty str, not {name!r}"
+            raise ConfigError(msg)
+        if not isinstance(config, BatchQueueConfig):
+            msg = f"the configuration of queue {name!r} must be a BatchQueueConfig, not {config!r}"
             raise ConfigError(msg)
         self.name = name
         self.config = config

@@ -130,9 +130,6 @@ class OwnershipTable(Generic[T]):
             head, tail = self.partitions[: part.index], self.partitions[part.index + 1 :]
             self.partitions = (*head, fresh, *tail)
             self.version += 1
-            watchers = part.announce_room()
-        for notify in watchers:
-            notify()
         return True
 
     def seal(self, drainer: Owner) -> bool:
@@ -162,10 +159,6 @@ class OwnershipTable(Generic[T]):
                 part.owner = CLOSED
             left += part.take()[1]
         return left
-
-    def keeper(self, index: int) -> Owner:
-        """Return who drains partition *index*, or did so last."""
-        return self.partitions[index].keeper
 
     def _withdraw_owner(self, part: Partition[T], drainer: Owner, stand_in: Owner) -> bool:
         """Put *stand_in* in the place of *drainer* unless something waits there (see N1)."""

@@ -114,13 +114,7 @@ class Partition(Generic[T]):
     def offered(self) -> int:
         """How many items producers brought here, refused ones included."""
         with self.lock:
-            return self._accepted() + count(self.refused)
-
-    @property
-    def accepted(self) -> int:
-        """How many items were accepted here."""
-        with self.lock:
-            return self._accepted()
+            return self.drained + self.used + count(self.evicted) + count(self.refused)
 
     def is_empty(self) -> bool:
         """Return whether nothing waits, ordered after what this thread published before.
@@ -218,9 +212,6 @@ class Partition(Generic[T]):
         with self.lock:
             waiting: list[Any] = self.buffer[self.dead :]
         return Counter(map(type, waiting))
-
-    def _accepted(self) -> int:
-        return self.drained + self.used + count(self.evicted)
 
     def _delete(self, end: int) -> None:
         del self.buffer[:end]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock._checks import seconds
 from penstock._process import drain_at_exit, renew_after_fork
 from penstock.batchqueue import _snapshot
 from penstock.batchqueue._dispatch import HandlerDispatch
 from penstock.batchqueue._machinery import Machinery
-from penstock.batchqueue._shutdown import Shutdown
 from penstock.batchqueue.stats import BatchQueueStats, DrainReport
 from penstock.clock import SYSTEM_CLOCK, Clock
 from penstock.errors import QueueClosedError, QueueModeError
@@ -170,11 +169,14 @@ class BatchQueue(Machinery[T]):
             timeout: Seconds until what is left is given up and reported (default: the
                 configuration's ``shutdown_timeout``).
         """
-        timeout = self.config.shutdown_timeout if timeout is None else timeout
+        timeout = seconds(
+            "shutdown(timeout)", self.config.shutdown_timeout if timeout is None else timeout
+        )
         started = self._clock.now()
         before = self._consumed()
-        self._close_intake()
-        if threading.get_ident() in self._dispatching:
+        if not self._shutdown.is_over():
+            self._close_intake()
+        if not self._shutdown.is_over() and self._drained_by_this_thread():
             return self._report(started, before, finished=False)
         self._help()
         over = self._shutdown.wait(timeout)
@@ -279,12 +281,12 @@ class BatchQueue(Machinery[T]):
 
     def renew_after_fork(self) -> None:
         """Start empty in a child process; threads come back with the first use."""
+        ended = self._closing
         self._dispatch.renew_after_fork()
-        if self._shutdown.is_begun():
-            self._shutdown = Shutdown(0, self._clock)
-            self._shutdown.finish()
-            return
         self._assemble(at_once=False)
+        if ended:
+            self._closing = True
+            self._dispose()
 
 
 def _resolve(room: asyncio.Future[None]) -> None:

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock._checks import finite_number
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -32,7 +34,7 @@ class DrainBalancer(ABC):
     @staticmethod
     def throughput_weighted(skip_below: float = 1.15) -> DrainBalancer:
         """Spread the load evenly, heaviest partition first; leave well alone below a ratio."""
-        return _ThroughputWeighted(skip_below)
+        return _ThroughputWeighted(finite_number("throughput_weighted(skip_below)", skip_below))
 
 
 @dataclass(frozen=True, slots=True)

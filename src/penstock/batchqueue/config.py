@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from penstock._checks import seconds, whole_number
 from penstock.batchqueue.balancing import DrainBalancer
 from penstock.batchqueue.handlers import (
     Consumes,
@@ -103,7 +103,9 @@ def _check_scheduling(config: BatchQueueConfig[Any]) -> None:
         )
         raise ConfigError(msg)
     match config.shared_scheduler:
-        case None | (str(), ThreadPolicy()):
+        case None:
+            pass
+        case (str(name), ThreadPolicy()) if name:
             pass
         case wrong:
             msg = f"shared_scheduler must be (name, ThreadPolicy), not {wrong!r}"
@@ -114,23 +116,11 @@ def _check_scheduling(config: BatchQueueConfig[Any]) -> None:
 
 
 def _check_numbers(config: BatchQueueConfig[Any]) -> None:
-    if type(config.buffer_size) is not int or config.buffer_size < 1:
-        msg = f"buffer_size must be a whole number of at least 1, not {config.buffer_size!r}"
-        raise ConfigError(msg)
+    whole_number("buffer_size", config.buffer_size, least=1)
     for name in ("min_idle", "max_idle"):
-        _check_seconds(name, getattr(config, name), above_zero=True)
+        seconds(name, getattr(config, name), above_zero=True)
     for name in ("rebalance_interval", "handover_timeout", "shutdown_timeout"):
-        _check_seconds(name, getattr(config, name), above_zero=False)
+        seconds(name, getattr(config, name))
     if config.max_idle < config.min_idle:
         msg = f"max_idle ({config.max_idle}) must not be below min_idle ({config.min_idle})"
-        raise ConfigError(msg)
-
-
-def _check_seconds(name: str, value: object, *, above_zero: bool) -> None:
-    bound = "above 0" if above_zero else "of at least 0"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        msg = f"{name} must be seconds {bound}, not {value!r}"
-        raise ConfigError(msg)
-    if math.isnan(value) or value < 0 or (above_zero and value == 0):
-        msg = f"{name} must be seconds {bound}, not {value!r}"
         raise ConfigError(msg)

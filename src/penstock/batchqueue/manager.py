@@ -110,7 +110,7 @@ class BatchQueueManager:
             timeout: Seconds for each queue (default: its own ``shutdown_timeout``).
             order: Names that go first; the rest follows in the order of creation.
         """
-        first = [self.get(name) for name in order]
+        first = [self.get(name) for name in dict.fromkeys(order)]
         rest = [queue for queue in self.queues() if queue not in first]
         return tuple(queue.shutdown(timeout) for queue in (*first, *rest) if queue is not None)
 
@@ -148,6 +148,7 @@ class BatchQueueManager:
         with self._lock:
             if self._queues.get(queue.name) is queue:
                 del self._queues[queue.name]
+                self._warned = {w for w in self._warned if w[0] != queue.name}
 
     def _compare(self, queue: BatchQueue[Any], config: BatchQueueConfig[Any]) -> None:
         if (queue.config.consumer is None) != (config.consumer is None):

@@ -6,7 +6,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from penstock.errors import ConfigError
+from penstock._checks import whole_number
 
 __all__ = ["BufferStrategy", "PartitionPolicy"]
 
@@ -38,17 +38,21 @@ class PartitionPolicy:
     @classmethod
     def fixed(cls, count: int) -> PartitionPolicy:
         """Exactly *count* partitions."""
-        return cls("fixed", _whole("PartitionPolicy.fixed(count)", count))
+        return cls("fixed", whole_number("PartitionPolicy.fixed(count)", count, least=1))
 
     @classmethod
     def thread_multiply(cls, multiplier: int) -> PartitionPolicy:
         """*multiplier* partitions per drain thread."""
-        return cls("thread_multiply", _whole("PartitionPolicy.thread_multiply", multiplier))
+        return cls(
+            "thread_multiply", whole_number("PartitionPolicy.thread_multiply", multiplier, least=1)
+        )
 
     @classmethod
     def adaptive(cls, multiplier: int = 25) -> PartitionPolicy:
         """Grow with the handlers: one partition each up to *multiplier* per thread, then half."""
-        return cls("adaptive", _whole("PartitionPolicy.adaptive(multiplier)", multiplier))
+        return cls(
+            "adaptive", whole_number("PartitionPolicy.adaptive(multiplier)", multiplier, least=1)
+        )
 
     @property
     def grows(self) -> bool:
@@ -72,10 +76,3 @@ class PartitionPolicy:
     def __repr__(self) -> str:
         argument = f"multiplier={self.factor}" if self.grows else str(self.factor)
         return f"PartitionPolicy.{self.kind}({argument})"
-
-
-def _whole(field: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"{field} must be a whole number of at least 1, not {value!r}"
-        raise ConfigError(msg)
-    return value

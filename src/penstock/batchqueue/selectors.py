@@ -39,6 +39,8 @@ class PartitionSelector:
 
     name: str
     select: Callable[[Any, int], int]
+    basis: object = None
+    """What it goes by: two selectors of one name and basis are equal."""
 
     @classmethod
     def type_hash(cls) -> PartitionSelector:
@@ -57,7 +59,7 @@ class PartitionSelector:
         if not callable(key):
             msg = f"PartitionSelector.by_key(key) must be callable, not {key!r}"
             raise ConfigError(msg)
-        return cls("by_key", lambda item, partitions: stable_hash(key(item)) % partitions)
+        return cls("by_key", lambda item, partitions: stable_hash(key(item)) % partitions, key)
 
     @classmethod
     def of(cls, selector: PartitionSelector | Callable[[Any, int], int]) -> PartitionSelector:
@@ -67,7 +69,7 @@ class PartitionSelector:
         if not callable(selector):
             msg = f"selector must be a PartitionSelector or callable(item, n), not {selector!r}"
             raise ConfigError(msg)
-        return cls(getattr(selector, "__qualname__", "custom"), selector)
+        return cls(getattr(selector, "__qualname__", "custom"), selector, selector)
 
     def index(self, item: object, partitions: int) -> int:
         """Return the partition for *item*, or raise SelectorError on a wrong answer."""
@@ -84,9 +86,7 @@ class PartitionSelector:
         """Two selectors agree if they are built alike: configurations are compared by it."""
         if not isinstance(other, PartitionSelector):
             return NotImplemented
-        return self.name == other.name and (
-            self.name == "round_robin" or self.select is other.select
-        )
+        return self.name == other.name and self.basis is other.basis
 
     def __hash__(self) -> int:
         return hash(self.name)

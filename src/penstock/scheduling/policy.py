@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass
 
-from penstock.errors import ConfigError
+from penstock._checks import finite_number, whole_number
 
 __all__ = ["ThreadPolicy", "available_cores"]
 
@@ -38,24 +38,28 @@ class ThreadPolicy:
     @classmethod
     def fixed(cls, count: int) -> ThreadPolicy:
         """Exactly *count* threads."""
-        return cls(_count("ThreadPolicy.fixed(count)", count, 1), 0.0, f"fixed({count})")
+        return cls(
+            whole_number("ThreadPolicy.fixed(count)", count, least=1), 0.0, f"fixed({count})"
+        )
 
     @classmethod
     def io_bound(cls, count: int) -> ThreadPolicy:
         """Exactly *count* threads that mostly wait; says so to whoever reads the configuration."""
-        return cls(_count("ThreadPolicy.io_bound(count)", count, 1), 0.0, f"io_bound({count})")
+        return cls(
+            whole_number("ThreadPolicy.io_bound(count)", count, least=1), 0.0, f"io_bound({count})"
+        )
 
     @classmethod
     def cpu_cores(cls, multiplier: float) -> ThreadPolicy:
         """*multiplier* threads per core, rounded half up."""
-        share = _share("ThreadPolicy.cpu_cores(multiplier)", multiplier)
+        share = finite_number("ThreadPolicy.cpu_cores(multiplier)", multiplier)
         return cls(0, share, f"cpu_cores({share})")
 
     @classmethod
     def cpu_cores_with_base(cls, base: int, multiplier: float) -> ThreadPolicy:
         """*base* threads and *multiplier* per core on top, the product rounded half up."""
-        threads = _count("ThreadPolicy.cpu_cores_with_base(base)", base, 0)
-        share = _share("ThreadPolicy.cpu_cores_with_base(multiplier)", multiplier)
+        threads = whole_number("ThreadPolicy.cpu_cores_with_base(base)", base, least=0)
+        share = finite_number("ThreadPolicy.cpu_cores_with_base(multiplier)", multiplier)
         return cls(threads, share, f"cpu_cores_with_base({threads}, {share})")
 
     def resolve(self, cores: int | None = None) -> int:
@@ -67,20 +71,3 @@ class ThreadPolicy:
 
     def __repr__(self) -> str:
         return f"ThreadPolicy.{self.label}"
-
-
-def _count(field: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        msg = f"{field} must be a whole number of at least {least}, not {value!r}"
-        raise ConfigError(msg)
-    return value
-
-
-def _share(field: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        msg = f"{field} must be a number above 0, not {value!r}"
-        raise ConfigError(msg)
-    if not (value > 0 and math.isfinite(value)):
-        msg = f"{field} must be a finite number above 0, not {value!r}"
-        raise ConfigError(msg)
-    return float(value)

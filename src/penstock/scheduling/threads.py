@@ -194,8 +194,19 @@ class ThreadScheduler:
                 self._make_ready(task)
                 return
             self._park(task, delay)
-        if task.has_work():
+        if self._has_work(task):
             self.wake(task)
+
+    def _has_work(self, task: Task) -> bool:
+        try:
+            return task.has_work()
+        except BaseException:
+            with suppress(BaseException):
+                logger.exception("scheduler.task_failed", extra={"scheduler": self.name})
+        with self._changed:
+            if task.state is TaskState.PARKED:
+                self._park(task, _AFTER_FAILURE)
+        return False
 
     def _park(self, task: Task, delay: float) -> None:
         task.state = TaskState.PARKED

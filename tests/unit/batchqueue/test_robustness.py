@@ -16,11 +16,12 @@ from penstock import (
     BatchQueueStats,
     BufferStrategy,
     DrainBalancer,
+    DrainReport,
     HandlerConsumer,
     PartitionPolicy,
     ThreadPolicy,
 )
-from penstock.errors import ReentrantProduceError
+from penstock.errors import ConfigError, ReentrantProduceError
 from penstock.scheduling import ThreadScheduler
 from penstock.testing import FakeClock, RecordingHandler, StepExecutor, eventually
 from tests.unit.rig import PATIENCE, Rig, events, in_background, kinds
@@ -506,3 +507,72 @@ def test_after_a_fork_during_a_shutdown_nobody_waits_for_the_parents_threads() -
     report = queue.shutdown(timeout=3600.0)
     assert report.finished
     assert report.undelivered == ()
+
+
+def test_a_handler_may_shut_down_a_queue_that_its_own_thread_drains() -> None:
+    """On a shared scheduler of one thread it only begins the shutdown, which ends by itself."""
+    reports: list[DrainReport] = []
+    shared = BatchQueueConfig[str](shared_scheduler=("one", ThreadPolicy.fixed(1)))
+    with BatchQueueManager() as queues:
+        first, second = queues.create("first", shared), queues.create("second", shared)
+        kept: list[str] = []
+        second.add_handler(str, kept.extend)
+        second.produce("kept")
+        first.add_handler(str, lambda _batch: reports.append(second.shutdown(60)))
+        first.produce("x")
+        eventually(lambda: reports)
+        assert second.shutdown(60).finished
+    assert not reports[0].finished
+    assert kept == ["kept"]
+
+
+def test_a_queue_that_was_closing_at_a_fork_is_closed_and_forgotten_in_the_child() -> None:
+    """Also if another thread of the parent held its locks: they are new in the child."""
+    steps = StepExecutor()
+    queues = BatchQueueManager(clock=steps.clock, factory=steps)
+    config = BatchQueueConfig[str](threads=ThreadPolicy.fixed(1))
+    queue = queues.create("q", config)
+    queue.add_handler(str, print)
+    queue._refuse_producers()
+    queue._route_lock.acquire()
+    queue._table.partitions[0].lock.acquire()
+    queues.renew_after_fork()
+    queue.renew_after_fork()
+    assert queue.shutdown(0).complete
+    assert not queue.produce("x")
+    assert queues.get("q") is None
+
+
+def test_a_queue_named_twice_in_the_order_is_shut_down_once() -> None:
+    """There is one report for each queue."""
+    steps = StepExecutor()
+    queues = BatchQueueManager(clock=steps.clock, factory=steps)
+    queues.create("a", BatchQueueConfig[str](threads=ThreadPolicy.fixed(1)))
+    assert [report.queue for report in queues.shutdown_all(order=["a", "a"])] == ["a"]
+
+
+def test_a_new_queue_of_an_old_name_warns_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """What was said of the queue before says nothing of this one."""
+    steps = StepExecutor()
+    queues = BatchQueueManager(clock=steps.clock, factory=steps)
+    one = BatchQueueConfig[str](threads=ThreadPolicy.fixed(1))
+    other = BatchQueueConfig[str](threads=ThreadPolicy.fixed(1), buffer_size=5)
+    for _ in range(2):
+        queues.create("q", one)
+        queues.get_or_create("q", other)
+        queues.shutdown("q")
+    assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
+        "queue.config_ignored"
+    ] * 2
+
+
+@pytest.mark.parametrize("timeout", ["1", float("nan"), -1])
+def test_a_shutdown_with_a_senseless_timeout_does_not_begin(timeout: float) -> None:
+    """The queue goes on as if nothing had been asked."""
+    steps = StepExecutor()
+    config = BatchQueueConfig[str](threads=ThreadPolicy.fixed(1))
+    queue = BatchQueue("q", config, clock=steps.clock, factory=steps)
+    with pytest.raises(ConfigError, match=r"shutdown\(timeout\) must be seconds"):
+        queue.shutdown(timeout)
+    assert queue.is_running
+    queue.shutdown()

@@ -131,7 +131,7 @@ def test_a_share_must_be_finite_and_above_zero(share: float) -> None:
 @pytest.mark.parametrize("share", [True, "0.5", None, [1]])
 def test_a_share_must_be_a_number(share: object) -> None:
     """What is no number is refused, bools included."""
-    message = r"\(multiplier\) must be a number above 0, not "
+    message = r"\(multiplier\) must be a finite number above 0, not "
     with pytest.raises(ConfigError, match=message):
         CORES(share)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=message):

@@ -193,6 +193,30 @@ def test_a_raising_task_does_not_end_its_thread(
     assert task.threads[0] is task.threads[1]
 
 
+@pytest.mark.parametrize("woken", [False, True])
+def test_a_task_that_cannot_say_if_it_has_work_is_run_again_later(
+    make: Make, clock: FakeClock, caplog: pytest.LogCaptureFixture, *, woken: bool
+) -> None:
+    """S4 holds for the question after the run as well, also if the task is woken meanwhile."""
+
+    class Unsure(Script):
+        def has_work(self) -> bool:
+            if self.times == 1:
+                if woken:
+                    self.wake()
+                raise SystemExit(3)
+            return False
+
+    task = Unsure()
+    make().attach(task)
+    task.await_runs()
+    if not woken:
+        clock.await_sleepers(1)
+        clock.advance(1.0)
+    task.await_runs()
+    assert events(caplog) == ["scheduler.task_failed"]
+
+
 def test_a_log_handler_that_raises_does_not_end_the_thread(make: Make, clock: FakeClock) -> None:
     """S4 holds even if the failure cannot be logged."""
 
