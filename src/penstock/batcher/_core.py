@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.batcher._intake import Intake
 from penstock.batcher._lifecycle import Event, State
 from penstock.batcher._log import log
-from penstock.batcher._sinks import Outcome, claim, settle
+from penstock.batcher._sinks import CALLBACKS, Outcome, claim, settle
 from penstock.batcher._staging import Reason
 from penstock.batcher.completion import (
     Abandonment,
@@ -23,6 +23,7 @@ from penstock.batcher.completion import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from penstock.batcher._sinks import OnItemComplete
     from penstock.batcher._worker import Worker
     from penstock.batcher.settings import BatchSettings
 
@@ -169,6 +170,17 @@ class Core(Intake):
                 self.retire(batch, {kind: batch.count}, errors)
         if faulted:
             self._report_fault(batch, result, error)
+
+    def turn_down(
+        self, context: tuple[OnItemComplete, Any], result: CompleteResult, ll_result: object
+    ) -> None:
+        """Call the callback of an item that was not accepted, for who cannot be told otherwise."""
+        with self.lock:
+            self.life.enter()
+        errors = CALLBACKS.settle([context], result, ll_result)
+        with self.lock:
+            self.counts.callback_errors += errors
+        self.depart()
 
     # -- the end of a batch -----------------------------------------------------------
 

@@ -146,15 +146,15 @@ class Submission(HandlerConsumer[T], Generic[T]):
             try:
                 entries.append((item, self._measure(item, None), now, CALLBACKS, context))
             except ItemTooLargeError:
-                CALLBACKS.settle([context], CompleteResult.ABANDONED, None)
+                self._core.turn_down(context, CompleteResult.ABANDONED, None)
             except BaseException as error:  # noqa: BLE001 - one item must not harm the others
                 self._refuse(EnqueueResult.ERROR)
-                CALLBACKS.settle([context], CompleteResult.ERROR, error)
+                self._core.turn_down(context, CompleteResult.ERROR, error)
         if self._core.put_many(entries):
             return
         for entry in entries:
             if self._accept(entry) is not _OK:
-                CALLBACKS.settle([entry[4]], CompleteResult.ABANDONED, None)
+                self._core.turn_down(entry[4], CompleteResult.ABANDONED, None)
 
     # -- behind them ----------------------------------------------------------------
 
