@@ -224,14 +224,14 @@ class NotingLock:
 class Hesitant(ItemFuture):
     """A future at which whoever resolves it stops, having seen that nobody watches."""
 
-    gate = Gate()
+    barrier: Gate
 
     @property
     def is_watched(self) -> bool:
         """Tell, then wait if it is the resolver who asks."""
         watched = "_condition" in self.__dict__
         if threading.current_thread().name == "resolver":
-            self.gate.pass_through()
+            self.barrier.pass_through()
         return watched
 
     @is_watched.setter
@@ -245,21 +245,23 @@ def is_waiting(future: ItemFuture) -> bool:
     return condition is not None and bool(condition._waiters)
 
 
+@pytest.mark.parametrize("wait", ["result", "exception"])
 def test_a_waiter_that_meets_the_result_is_not_left_waiting(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, wait: str
 ) -> None:
-    """It begins to watch between the look for watchers and the result."""
+    """It begins to watch, or to stand at the gate, between the look for watchers and the result."""
     lock = NotingLock()
     monkeypatch.setattr(futures_module._shared, "lock", lock)
     future = Hesitant()
+    future.barrier = Gate()
     resolver = threading.Thread(
         target=futures_module._resolve, args=([future], ["value"]), name="resolver"
     )
     resolver.start()
-    future.gate.await_arrival()
-    waiting = in_background(future.result)
+    future.barrier.await_arrival()
+    waiting = in_background(getattr(future, wait))
     # It gets no further than the lock; without the lock it would come to wait, and for good.
     eventually(lambda: lock.is_wanted or is_waiting(future))
-    future.gate.open()
+    future.barrier.open()
     resolver.join(PATIENCE)
-    assert waiting.result(PATIENCE) == "value"
+    assert waiting.result(PATIENCE) == ("value" if wait == "result" else None)
