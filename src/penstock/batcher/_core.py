@@ -50,7 +50,7 @@ class Core(Intake):
 
     #   C1  Every accepted entry is in `staging` or in exactly one batch, and leaves it once:
     #       out of `staging` under the lock, out of a batch by the latch of C2
-    #       (TestBatcherMachine).
+    #       (TestBatcher, test_twelve_producers_and_faults_lose_double_and_reorder_nothing).
     #   C2  A batch is ended by whoever sets `is_done` under the lock: the processor, its
     #       failure, or a close that gives up (test_of_two_completions_one_counts,
     #       test_a_completion_that_meets_the_end_of_a_close_counts_once).

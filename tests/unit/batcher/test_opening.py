@@ -244,7 +244,7 @@ def test_no_timer_outlives_a_close() -> None:
     assert rig.sent == []
 
 
-@pytest.mark.srs("42_049", "42_106")
+@pytest.mark.srs("42_049", "42_106", "45_011")
 def test_a_close_waits_for_nothing_when_nothing_goes_on() -> None:
     """Neither an accepted item nor a look of the worker holds it up."""
     rig = opened(min_batch_size=5, max_batch_size=5, min_wait_time=60.0)
