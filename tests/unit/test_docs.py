@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import BatchQueueConfig, errors, presets
+from penstock.batcher import BatchSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
@@ -22,7 +23,7 @@ TEST_NAME = re.compile(r"\btest_\w+\b(?!\.py)")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`(?!\]\()", re.DOTALL | re.MULTILINE)
-EVENT = re.compile(r"\"((?:queue|scheduler)\.[a-z_]+)[\":]")
+EVENT = re.compile(r"\"((?:queue|scheduler|batcher)\.[a-z_]+)[\":]")
 
 
 def relative(path: Path) -> str:
@@ -127,16 +128,25 @@ def test_the_reference_lists_every_setting_with_its_default() -> None:
     assert rows[: len(settings)] == settings
 
 
+def test_the_reference_lists_every_setting_of_a_batcher_with_its_default() -> None:
+    """The table has the fields of the settings, in their order, with their defaults."""
+    rows = re.findall(
+        r"^\| `([^`]+)` \| `([^`]+)`", read("docs/reference/batcher.md"), re.MULTILINE
+    )
+    settings = [(field.name, repr(field.default)) for field in dataclasses.fields(BatchSettings)]
+    assert rows[: len(settings)] == settings
+
+
 def test_the_reference_lists_every_error() -> None:
     """Every exception that penstock raises on purpose is described."""
     assert sorted(first_column("docs/reference/errors.md")) == sorted(errors.__all__)
 
 
 def test_the_reference_lists_every_log_event() -> None:
-    """Every event that the queue or its schedulers log is described, and no other."""
+    """Every event that queues, batchers and their schedulers log is described, and no other."""
     logged = {
         event
-        for folder in ("batchqueue", "scheduling")
+        for folder in ("batchqueue", "batcher", "scheduling")
         for path in (ROOT / "src" / "penstock" / folder).glob("*.py")
         for event in EVENT.findall(path.read_text(encoding="utf-8"))
     }

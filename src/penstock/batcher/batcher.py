@@ -54,7 +54,8 @@ class Batcher(Submission[T], Generic[T]):
     """
 
     # One lock, the core's; it is not held in user code. The numbered invariants stand in the
-    # modules that keep them: L _lifecycle, G _staging, N _intake, C _core, F _sinks, X _closing.
+    # modules that keep them: L _lifecycle, G _staging, N _intake, C _core, W _worker,
+    # F _futures, X _closing, D decorator.
 
     def __init__(  # noqa: PLR0913 - what tests put in place of the defaults
         self,
