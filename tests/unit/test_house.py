@@ -21,6 +21,7 @@ BARE = (
     "batcher",
     "errors.py",
     "clock.py",
+    "_checks.py",
     "_process.py",
     "testing.py",
     "presets.py",
