@@ -113,6 +113,8 @@ def batched(
     ...     return [2 * number for number in numbers]
     >>> double(21)
     42
+    >>> double.close().complete
+    True
     """
     settings = BatchSettings(
         max_batch_size=max_batch_size, min_batch_size=max_batch_size, min_wait_time=max_wait
