@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from penstock.batcher._core import Ending
 from penstock.batcher._lifecycle import Event, State
 from penstock.batcher._sinks import Outcome, claim, settle
 from penstock.batcher.completion import Abandonment, CompleteResult
@@ -29,11 +30,8 @@ class _Account:
 
     started: float
     deadline: float
-    ok: int
-    failed: int
     inside: bool
-    not_sent: list[Any] = field(default_factory=list)
-    indeterminate: list[Any] = field(default_factory=list)
+    ending: Ending
 
 
 class Closing:
@@ -41,12 +39,15 @@ class Closing:
 
     The first to close leads: it waits for the batches in the processor's hands, abandons
     what was not sent and, when its time is over, what the processor still has. Others
-    follow: they wait. Inside a callback nobody waits; what was not sent is abandoned at
-    once, and the rest ends by itself.
+    follow: they wait, and report what the leader gave up. Inside a callback nobody waits;
+    what was not sent is abandoned at once, and the rest ends by itself. So it does when the
+    leader is interrupted.
     """
 
     #   X1  Only the leader, or a follower once no leader is left, gives batches up
-    #       (test_a_second_close_waits_for_the_first).
+    #       (test_a_second_close_waits_for_the_first). It sees so and takes them in one hold of
+    #       the lock, or they might be those of another opening
+    #       (test_a_follower_that_takes_over_late_leaves_a_new_opening_alone).
     #   X2  When a close returns as finished no callback runs, and none will
     #       (test_no_callback_runs_after_close_returned).
 
@@ -61,19 +62,31 @@ class Closing:
             account = self._open_account(timeout)
             gentle = drain and not core.must_not_wait() and core.life.move(Event.DRAIN)
             leads = gentle or core.life.move(Event.CLOSE)
+            if leads:
+                core.ending = account.ending
+            elif core.ending is not None:
+                account.ending = core.ending
             core.life.changed.notify_all()  # producers that wait for room
         if leads:
+            self._lead(account, gentle=gentle)
+        elif core.life.state in _ENDING and not self._wait(account, self._is_over):
+            self._end(account, leads=False)
+        return self._report(account)
+
+    def _lead(self, account: _Account, *, gentle: bool) -> None:
+        core = self._core
+        try:
             core.turn_away()
             if gentle:
                 self._drain(account)
             self._wait(account, core.is_idle)
-            return self._end(account)
-        if core.life.state in _ENDING and not self._wait(account, self._is_over):
+        except BaseException:  # KeyboardInterrupt: nobody waits any more
             with core.lock:
-                takes_over = core.is_unattended and not account.inside
-            if takes_over:
-                return self._end(account)
-        return self._report(account)
+                core.life.move(Event.DRAINED)
+            account.inside = True
+            self._end(account)
+            raise
+        self._end(account)
 
     def reset(self) -> DrainReport:
         """Abandon what a fault left unsent and be open again; the state is RESETTING."""
@@ -129,23 +142,28 @@ class Closing:
             left = 0.0 if account.inside else account.deadline - self._clock.now()
             return wait_until(self._clock, self._core.life.changed, done, left)
 
-    def _end(self, account: _Account) -> DrainReport:
+    def _end(self, account: _Account, *, leads: bool = True) -> None:
         """Complete everything that has not, and close if nothing goes on."""
         core = self._core
         with core.lock:
+            if not leads and (account.inside or not core.is_unattended):
+                return
             unsent = self._take_unsent(account)
             overdue = [] if account.inside else self._take_overdue(account)
-        self._abandon(unsent)
-        for batch in overdue:
-            self._give_up(batch)
-        with core.lock:
-            core.is_unattended = True
-            core.life.leave()
-            gone = core.end_if_idle()
-            core.life.changed.notify_all()
-        if gone is not None:
-            core.hooks.on_closed(gone, max(0.0, account.deadline - self._clock.now()))
-        return self._report(account)
+        try:
+            self._abandon(unsent)
+            for batch in overdue:
+                self._give_up(batch)
+        finally:
+            with core.lock:
+                core.is_unattended = True
+                core.life.leave()
+                gone = core.end_if_idle()
+                dropped = core.let_go()
+                core.life.changed.notify_all()
+            del dropped
+            if gone is not None:
+                core.hooks.on_closed(gone, max(0.0, account.deadline - self._clock.now()))
 
     def _take_unsent(self, account: _Account) -> list[Entry]:
         core = self._core
@@ -153,20 +171,22 @@ class Closing:
         unsent = core.staging.take_all()
         core.taken += len(unsent)
         wanted = claim(unsent)
+        core.dropped.append(unsent)
         core.counts.cancelled += len(unsent) - len(wanted)
-        account.not_sent = [entry[0] for entry in wanted]
+        # Together with `taken`: a flush must not find them gone and not given up.
+        core.counts.results[Abandonment.NOT_SENT] += len(wanted)
+        account.ending.not_sent.extend(entry[0] for entry in wanted)
         return wanted
 
     def _abandon(self, unsent: list[Entry]) -> None:
         errors = settle(unsent, Outcome(CompleteResult.ABANDONED))
         with self._core.lock:
-            counts = self._core.counts
-            counts.results[Abandonment.NOT_SENT] += len(unsent)
-            counts.callback_errors += errors
+            self._core.counts.callback_errors += errors
 
     def _take_overdue(self, account: _Account) -> list[Completion]:
         overdue = [b for b in self._core.pending.values() if self._core.latch(b)]
-        account.indeterminate = [entry[0] for batch in overdue for entry in batch.entries]
+        given_up = [entry[0] for batch in overdue for entry in batch.entries]
+        account.ending.indeterminate.extend(given_up)
         return overdue
 
     def _give_up(self, batch: Completion) -> None:
@@ -174,6 +194,7 @@ class Closing:
         errors = settle(batch.entries, Outcome(CompleteResult.ABANDONED, kind))
         with self._core.lock:
             self._core.retire(batch, {kind: batch.count}, errors)
+        batch.entries = []  # not under the lock: what is let go of is the user's
 
     # -- the report -----------------------------------------------------------------------
 
@@ -183,22 +204,24 @@ class Closing:
         return _Account(
             started=now,
             deadline=now + timeout,
-            ok=results[CompleteResult.OK],
-            failed=results[CompleteResult.ERROR],
             inside=self._core.life.is_inside(),
+            ending=Ending(results[CompleteResult.OK], results[CompleteResult.ERROR]),
         )
 
     def _report(self, account: _Account, *, finished: bool | None = None) -> DrainReport:
         core = self._core
         with core.lock:
-            results = core.counts.results
+            ending, results = account.ending, core.counts.results
+            ended = ending.ended or (results[CompleteResult.OK], results[CompleteResult.ERROR])
+            if finished is None:
+                finished = ending.ended is not None or core.life.state is State.CREATED
             return DrainReport(
                 batcher=core.name,
-                ok=results[CompleteResult.OK] - account.ok,
-                failed=results[CompleteResult.ERROR] - account.failed,
-                not_sent=tuple(account.not_sent),
-                indeterminate=tuple(account.indeterminate),
-                in_callbacks=len(core.life.calls),
+                ok=ended[0] - ending.ok,
+                failed=ended[1] - ending.failed,
+                not_sent=tuple(ending.not_sent),
+                indeterminate=tuple(ending.indeterminate),
+                in_callbacks=0 if ending.ended else len(core.life.calls),
                 elapsed=self._clock.now() - account.started,
-                finished=core.life.state is State.CREATED if finished is None else finished,
+                finished=finished,
             )

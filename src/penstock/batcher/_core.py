@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.batcher._intake import Intake
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.batcher._worker import Worker
     from penstock.batcher.settings import BatchSettings
 
-__all__ = ["Core", "Hooks"]
+__all__ = ["Core", "Ending", "Hooks"]
 
 _OK, _ERROR, _ABANDONED = CompleteResult.OK, CompleteResult.ERROR, CompleteResult.ABANDONED
 
@@ -40,6 +40,19 @@ class Hooks:
     on_batch_faulted: Callable[[BatchFault], object]
     on_closed: Callable[[Worker, float], None]
     """To be called with the worker of an opening that has ended, and how long that may take."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """What the end of one opening gave up, for all who close it. Guarded by the lock."""
+
+    ok: int
+    failed: int
+    """As counted when it began."""
+    not_sent: list[Any] = field(default_factory=list)
+    indeterminate: list[Any] = field(default_factory=list)
+    ended: tuple[int, int] | None = None
+    """How many were ok and failed when the batcher was closed."""
 
 
 class Core(Intake):
@@ -75,6 +88,7 @@ class Core(Intake):
         self.taken = 0  # entries that have left `staging`, ever
         self.flush_to = 0  # ... and up to how many of them are not to wait for company
         self.is_unattended = False  # closing, and no closer waits (C4)
+        self.ending: Ending | None = None  # of the opening that is being closed
         self._is_held = False  # the worker found max_pending_batches pending
 
     # -- batches out ------------------------------------------------------------------
@@ -87,6 +101,8 @@ class Core(Intake):
             worker.is_wanted = False
             reason, delay = self._decide()
             batch = None if reason is None else self._take(reason)
+            dropped = self.let_go()
+        del dropped
         if batch is not None:
             self._send(batch)
         return delay
@@ -126,6 +142,8 @@ class Core(Intake):
         self.life.changed.notify_all()  # there is room
         # Under the lock, so that a close that gives this batch up knows whose it still is.
         entries = claim(staged)
+        if len(entries) < len(staged):
+            self.dropped.append(staged)
         self.counts.cancelled += len(staged) - len(entries)
         if not entries:
             return None
@@ -168,6 +186,7 @@ class Core(Intake):
             with self.lock:
                 kind = Abandonment.NOT_SENT if not_open else _ERROR
                 self.retire(batch, {kind: batch.count}, errors)
+            batch.entries = []  # not under the lock, see `let_go`
         if faulted:
             self._report_fault(batch, result, error)
 
@@ -211,6 +230,7 @@ class Core(Intake):
             faults = outcome.result is not _OK and self.settings.on_async_error == "fault"
             faulted = faults and self.life.move(Event.FAULT)
             worker = self.want() if self._is_held and self.life.is_sending else None
+        batch.entries = []  # the processor may keep its handle for long
         if faulted:
             said = outcome.ll_result
             error = said if isinstance(said, BaseException) else None
@@ -229,12 +249,11 @@ class Core(Intake):
         return True
 
     def retire(self, batch: Completion, ends: dict[Any, int], errors: int) -> None:
-        """Count how *batch* ended and let go of it. Holds the lock."""
+        """Count how *batch* ended. Holds the lock; the caller empties the batch after it."""
         if self.pending.get(batch.batch_id) is batch:  # not after a fork in a callback
             del self.pending[batch.batch_id]
             self.counts.results.update(ends)
             self.counts.callback_errors += errors
-        batch.entries = []  # the processor may keep its handle for long
 
     def _note_stray(self, batch: Completion) -> None:
         with self.lock:
@@ -286,7 +305,9 @@ class Core(Intake):
         with self.lock:
             self.life.leave()
             gone = self.end_if_idle()
+            dropped = self.let_go()
             self.life.changed.notify_all()
+        del dropped
         if gone is not None:
             self.hooks.on_closed(gone, 0.0)
 
@@ -299,4 +320,8 @@ class Core(Intake):
             return None
         worker, self.worker = self.worker, None
         self.is_unattended = self.is_pressed = False
+        if self.ending is not None:
+            self.ending.ended = (self.counts.results[_OK], self.counts.results[_ERROR])
+            self.dropped.append(self.ending)
+            self.ending = None
         return worker

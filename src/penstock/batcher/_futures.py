@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from penstock._process import renew_after_fork
@@ -21,7 +20,7 @@ from penstock.batcher._sinks import error_of
 from penstock.batcher.completion import CompleteResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from penstock.batcher._staging import Entry
 
@@ -162,7 +161,7 @@ class FutureSink:
     def settle(self, contexts: list[ItemFuture], result: CompleteResult, ll_result: object) -> int:
         """Give every future the same result."""
         if result is CompleteResult.OK:
-            return _resolve(contexts, repeat(ll_result))
+            return _resolve(contexts, [ll_result] * len(contexts))
         return sum(not _end(future, None, error_of(result, ll_result)) for future in contexts)
 
     def settle_each(self, contexts: list[ItemFuture], values: Sequence[Any], failed: int) -> int:
@@ -177,12 +176,12 @@ class FutureSink:
         return raised
 
 
-def _resolve(futures: list[ItemFuture], values: Iterable[Any]) -> int:
+def _resolve(futures: list[ItemFuture], values: Sequence[Any]) -> int:
     """Give every future its value; count those whose done-callbacks raised."""
     watched = []
     gates = []
     with _shared.lock:
-        for future, value in zip(futures, values, strict=False):
+        for future, value in zip(futures, values, strict=True):
             if future.is_watched:
                 watched.append((future, value))
             else:

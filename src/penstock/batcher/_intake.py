@@ -64,6 +64,17 @@ class Intake:
         self.wake_at = math.inf
         self.is_pressed = False  # somebody found no room since the last batch was taken
         self.counts = Counts()
+        self.dropped: list[object] = []  # let go of under the lock; see `let_go`
+
+    def let_go(self) -> list[object]:
+        """Return what the caller is to forget after the lock, which it holds.
+
+        Items and contexts are the user's: what their destructors do may need the lock.
+        """
+        dropped = self.dropped
+        if dropped:
+            self.dropped = []
+        return dropped
 
     def put(self, entry: Entry) -> EnqueueResult:
         """Accept *entry* if there is room and the state allows it."""
@@ -139,7 +150,9 @@ class Intake:
         """Accept those who wait for room as far as there is any. Holds the lock."""
         while self.waiting:
             future, entry = next(iter(self.waiting.items()))
-            if not future.done():  # cancelled while it waited
+            if future.done():  # cancelled while it waited
+                self.dropped.append(entry)
+            else:
                 if not self.has_room(entry[1]):
                     self.is_pressed = True
                     return
@@ -155,16 +168,18 @@ class Intake:
             self.waiting[entry[4]] = entry
             self.admit_waiting()  # room may have been made since it was found missing
             worker = self.want()
+            dropped = self.let_go()
         self.rouse(worker)
+        del dropped
         return EnqueueResult.OK
 
     def stop_waiting(self, future: object) -> bool:
         """Forget *future*, whose time is over; False if it does not wait any more."""
         with self.lock:
-            gone = self.waiting.pop(future, None) is not None
-            if gone:
+            entry = self.waiting.pop(future, None)
+            if entry is not None:
                 self.refuse(EnqueueResult.FULL)
-        return gone
+        return entry is not None
 
     def turn_away(self) -> None:
         """Tell those who wait for room that none will be made."""

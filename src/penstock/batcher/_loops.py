@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.batcher._log import log
@@ -42,7 +41,7 @@ class LoopSink:
     def settle(self, contexts: list[Any], result: CompleteResult, ll_result: object) -> int:
         """Give every future the same result."""
         if result is CompleteResult.OK:
-            self._post(contexts, repeat((ll_result, None)))
+            self._post(contexts, [(ll_result, None)] * len(contexts))
         else:
             self._post(contexts, [(None, error_of(result, ll_result)) for _ in contexts])
         return 0
@@ -67,7 +66,7 @@ def _end(value: object) -> End:
 
 
 def _resolve(futures: list[asyncio.Future[Any]], ends: Iterable[End]) -> None:
-    for future, (value, error) in zip(futures, ends, strict=False):
+    for future, (value, error) in zip(futures, ends, strict=True):
         if future.done():  # cancelled
             continue
         if error is None:

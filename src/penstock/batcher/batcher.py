@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from penstock._checks import seconds
 from penstock._process import drain_at_exit, renew_after_fork
 from penstock.batcher._closing import Closing
 from penstock.batcher._core import Core, Hooks
@@ -127,15 +128,19 @@ class Batcher(Submission[T], Generic[T]):
         ``Abandonment.INDETERMINATE``; what it says about them later is ignored.
 
         Another call waits for the first. Inside one of the batcher's own callbacks the call
-        does not wait: it abandons what was not sent, and the rest ends by itself.
+        does not wait: it abandons what was not sent, and the rest ends by itself; so it does
+        if a KeyboardInterrupt ends the waiting.
 
         Args:
             timeout: Seconds (default: the settings' ``close_timeout``).
             drain: First send everything that waits, within the same time. Not inside a
                 callback, nor on the only thread of a scheduler that the batcher shares.
+
+        Raises:
+            ConfigError: *timeout* is no number of seconds.
         """
-        seconds = self.settings.close_timeout if timeout is None else timeout
-        return self._closing.close(seconds, drain=drain)
+        allowed = self.settings.close_timeout if timeout is None else seconds("timeout", timeout)
+        return self._closing.close(allowed, drain=drain)
 
     def reset(self) -> DrainReport:
         """Recover from a fault: abandon all that was not sent, then be open again.
@@ -167,6 +172,8 @@ class Batcher(Submission[T], Generic[T]):
             Whether all of it was sent and has completed; False if the time was over first, if
             the batcher faulted or closed meanwhile, and inside a callback.
         """
+        if timeout is not None:
+            timeout = seconds("timeout", timeout)
         core = self._core
         with core.lock:
             if not core.life.is_sending:

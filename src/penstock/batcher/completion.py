@@ -132,15 +132,20 @@ class Completion:
     def each(self, values: Sequence[Any]) -> bool:
         """End each item, in their order, with its own value: ERROR if it is an exception, else OK.
 
-        Another number of values than items ends all of them in ERROR, with a ResultCountError.
+        Another number of values than items ends all of them in ERROR, with a ResultCountError;
+        so does what *values* raises when it is read.
 
         Returns:
             Whether this call ended the batch; False if it had ended before.
         """
         try:
             count = len(values)
+            values = list(values)  # once, and before the batch has ended: it may be user code
+            count = len(values)
         except TypeError:
             count = -1
+        except BaseException as error:  # noqa: BLE001 - it is what the items are told
+            return self._finisher.finish(self, CompleteResult.ERROR, error)
         if count != self.count:
             got = f"{count} results" if count >= 0 else repr(type(values).__name__)
             msg = f"a batch of {self.count} items was given {got}; it needs one per item"

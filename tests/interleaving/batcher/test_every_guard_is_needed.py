@@ -78,8 +78,8 @@ GUARDS = [
     Guard(
         "close x close",
         "_closing",
-        "takes_over = core.is_unattended and not account.inside",
-        "takes_over = not account.inside",
+        "            if not leads and (account.inside or not core.is_unattended):",
+        "            if not leads and account.inside:",
         CLOSING + "test_a_second_close_waits_for_the_first",
     ),
     Guard(
