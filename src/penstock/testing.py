@@ -171,7 +171,7 @@ class StepExecutor:
         while self._timers and self._timers[0][0] <= end:
             self.clock.advance(max(0.0, self._timers[0][0] - self.clock.now()))
             self.run_until_idle()
-        self.clock.advance(end - self.clock.now())
+        self.clock.advance(max(0.0, end - self.clock.now()))  # a handler may have moved it
 
     def _settle(self, task: Task, delay: float | None) -> None:
         with self._lock:

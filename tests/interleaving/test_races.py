@@ -18,6 +18,7 @@ from penstock import (
     ThreadPolicy,
 )
 from penstock.batchqueue import _dispatch
+from penstock.batchqueue._partition import RETIRED, Partition
 from penstock.batchqueue.selectors import type_hash
 from penstock.testing import FakeClock, RecordingHandler
 from tests.interleaving.forcing import (
@@ -151,6 +152,40 @@ def test_a_route_given_by_another_producer_meanwhile_is_kept() -> None:
     stepped.step(1)  # whoever would have the type by its new place goes first
     stepped.settle()
     assert handler.items == [others[0], late, others[1]]
+    stepped.close()
+
+
+def test_a_retirement_that_is_taken_back_leaves_the_route_alone() -> None:
+    """A producer that routes while a partition looks retired for a moment does not move the type.
+
+    The look that follows finds an item and takes the retirement back: the item must not be
+    overtaken by those that come after it (N3).
+    """
+    stepped = Stepped(GROWING)
+    kind = type_that(lambda k: type_hash(k) % 2 == 0 and type_hash(k) % 3 == 1)
+    handler = RecordingHandler[Any]()
+    stepped.queue.add_handler(kind, handler)
+    first, second = kind(), kind()
+    stepped.queue.produce(kind())
+    stepped.settle()
+    for other in types_for(0, 0, count=1):
+        stepped.queue.add_handler(other, RecordingHandler())
+    part = stepped.queue._routes[kind]
+    stepped.queue.produce(first)
+    look = Partition.is_empty
+
+    def route_while_looking(self: Partition[Any]) -> bool:
+        if self.owner is RETIRED:
+            stepped.queue._place(kind())  # what a producer does that found no route before
+        return look(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Partition, "is_empty", route_while_looking)
+        assert not stepped.queue._table.retire(part, part.owner)
+    stepped.queue.produce(second)
+    assert stepped.queue._routes[kind] is part
+    stepped.settle()
+    assert handler.items[1:] == [first, second]
     stepped.close()
 
 

@@ -13,7 +13,6 @@ from penstock.batchqueue._dispatch import ConsumerDispatch, HandlerDispatch, Han
 from penstock.batchqueue._drainer import Drainer, DrainerParts, IdleBackoff
 from penstock.batchqueue._intake import Intake
 from penstock.batchqueue._ownership import OwnershipTable
-from penstock.batchqueue._partition import RETIRED, Partition
 from penstock.batchqueue._rebalancer import Rebalancer, RebalanceSettings
 from penstock.batchqueue._shutdown import Shutdown
 from penstock.batchqueue.config import BatchQueueConfig
@@ -23,6 +22,7 @@ from penstock.errors import ConfigError, InvalidItemError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock.batchqueue._partition import Partition
     from penstock.clock import Clock
     from penstock.scheduling import Scheduler, SchedulerFactory, SharedSchedulers, Task
 
@@ -102,7 +102,7 @@ class Machinery(Intake[T]):
     def _route(self, kind: type, partitions: tuple[Partition[T], ...]) -> Partition[T]:
         """Give *kind* a route, or the one that another producer has given it meanwhile (N3)."""
         part = self._routes.get(kind)
-        if part is None or part.owner is RETIRED:
+        if part is None:
             part = partitions[type_hash(kind) % len(partitions)]
             part.kinds |= {kind}
             self._routes[kind] = part
@@ -169,9 +169,9 @@ class Machinery(Intake[T]):
         """Return the drainer that looks after *entry* when it is idle."""
         if not entry.exclusive:
             return self._drainers[0]
+        partitions = self._table.partitions
         part = self._routes.get(entry.kind)
-        if part is None or part.owner is RETIRED:
-            partitions = self._table.partitions
+        if part is None or partitions[part.index] is not part:  # not routed yet, or anew
             part = partitions[entry.hash % len(partitions)]
         return part.keeper
 
