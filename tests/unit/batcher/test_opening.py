@@ -382,6 +382,7 @@ def test_nothing_is_kept_of_what_has_completed() -> None:
     assert gone() is None
 
 
+@pytest.mark.srs("45_010", "45_011")
 def test_a_worker_of_an_ended_opening_does_nothing() -> None:
     """On a shared scheduler its timer may come after the close, and after another opening."""
     clock = FakeClock()
