@@ -46,8 +46,7 @@ class Closing:
 
     #   X1  Only the leader, or a follower once no leader is left, gives batches up
     #       (test_a_second_close_waits_for_the_first). It sees so and takes them in one hold of
-    #       the lock, or they might be those of another opening
-    #       (test_a_follower_that_takes_over_late_leaves_a_new_opening_alone).
+    #       the lock, or they might be those of another opening.
     #   X2  When a close returns as finished no callback runs, and none will
     #       (test_no_callback_runs_after_close_returned).
 

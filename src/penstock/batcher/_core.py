@@ -23,7 +23,7 @@ from penstock.batcher.completion import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.batcher._sinks import OnItemComplete
+    from penstock.batcher._sinks import OnItemComplete, Sink
     from penstock.batcher._worker import Worker
     from penstock.batcher.settings import BatchSettings
 
@@ -150,6 +150,7 @@ class Core(Intake):
         self.counts.batches += 1
         self.counts.reasons[reason] += 1
         batch = Completion(self, self.counts.batches, self.taken - len(staged), entries)
+        batch.epoch = self.life.epoch
         self.pending[batch.batch_id] = batch
         assert len(self.pending) <= self._max_pending  # C3
         self.life.enter()
@@ -178,7 +179,7 @@ class Core(Intake):
         )
         not_open = result is ProcessResult.NOT_OPEN
         with self.lock:
-            faulted = self.life.move(Event.FAULT)
+            faulted = self._fault(batch)
             latched = self.latch(batch)
             self.life.changed.notify_all()
         if latched:
@@ -224,11 +225,17 @@ class Core(Intake):
         if not latched:
             self._note_stray(batch)
             return False
-        errors = settle(batch.entries, outcome)
+        begun: list[Sink] = []
+        interrupt: BaseException | None = None
+        try:
+            errors = settle(batch.entries, outcome, begun)
+        except BaseException as caught:  # noqa: BLE001 - KeyboardInterrupt; raised again below
+            interrupt = caught  # nobody else can end the batch any more
+            errors = settle(batch.entries, outcome, begun)
         with self.lock:
             self.retire(batch, ends, errors)
             faults = outcome.result is not _OK and self.settings.on_async_error == "fault"
-            faulted = faults and self.life.move(Event.FAULT)
+            faulted = faults and self._fault(batch)
             worker = self.want() if self._is_held and self.life.is_sending else None
         batch.entries = []  # the processor may keep its handle for long
         if faulted:
@@ -238,7 +245,13 @@ class Core(Intake):
         if worker is not None:
             self.rouse(worker)
         self.depart()
+        if interrupt is not None:
+            raise interrupt
         return True
+
+    def _fault(self, batch: Completion) -> bool:
+        """Fault because of *batch*, unless a reset came after it was sent. Holds the lock."""
+        return batch.epoch == self.life.epoch and self.life.move(Event.FAULT)
 
     def latch(self, batch: Completion) -> bool:
         """End *batch* unless somebody has; True for exactly one caller. Holds the lock."""

@@ -38,12 +38,13 @@ class _Shared:
     """The lock of all futures: held once per step of a batch, and when a future is touched."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.renew_after_fork()
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
         """Replace the lock, which another thread of the parent may have held."""
-        self.lock = threading.Lock()
+        # Reentrant: the garbage collector may run a destructor that cancels a future anywhere.
+        self.lock = threading.RLock()
 
 
 _shared = _Shared()
@@ -153,9 +154,11 @@ class FutureSink:
     def claim(self, entries: list[Entry]) -> list[Entry]:
         """Return those that nobody has cancelled, and let nobody from now on."""
         with _shared.lock:
-            kept = [entry for entry in entries if entry[4].stage == _WAITING]
-            for entry in kept:
-                entry[4].stage = _TAKEN
+            kept = []
+            for entry in entries:  # in one pass: a destructor may cancel one in between
+                if entry[4].stage == _WAITING:
+                    entry[4].stage = _TAKEN
+                    kept.append(entry)
         return kept
 
     def settle(self, contexts: list[ItemFuture], result: CompleteResult, ll_result: object) -> int:

@@ -78,21 +78,29 @@ class Intake:
 
     def put(self, entry: Entry) -> EnqueueResult:
         """Accept *entry* if there is room and the state allows it."""
-        with self.lock:
-            if not self.life.is_accepting:
-                return self.refuse(EnqueueResult.INVALID_STATE)
-            staging = self.staging
-            size = staging.size + entry[1]
-            if size > self._limit and staging.entries:
-                self.press()
-                return EnqueueResult.FULL
-            staging.entries.append(entry)
-            staging.size = size
-            if size < self.wake_at:
-                return _ACCEPTED
-            worker = self.want()
-        self.rouse(worker)
-        return _ACCEPTED
+        verdict = _ACCEPTED
+        try:
+            with self.lock:
+                if not self.life.is_accepting:
+                    return self.refuse(EnqueueResult.INVALID_STATE)
+                staging = self.staging
+                size = staging.size + entry[1]
+                if size > self._limit and staging.entries:
+                    verdict = EnqueueResult.FULL
+                    if self.is_pressed:
+                        return verdict
+                    self.is_pressed = True  # have what waits sent: somebody needs the room
+                else:
+                    staging.entries.append(entry)
+                    staging.size = size
+                    if size < self.wake_at:
+                        return verdict
+                worker = self.want()
+            self.rouse(worker)
+        except BaseException:
+            self._wake_again()
+            raise
+        return verdict
 
     def refuse(self, why: EnqueueResult) -> EnqueueResult:
         """Count a refusal and return it. Holds the lock."""
@@ -114,6 +122,13 @@ class Intake:
             with self.lock:
                 self.wake_at = 0
 
+    def _wake_again(self) -> None:
+        """Make up for a wake-up that a KeyboardInterrupt may have kept from being given (N1)."""
+        with self.lock:
+            worker, self.wake_at = self.worker, 0
+        if worker is not None:
+            worker.wake()
+
     def must_not_wait(self) -> bool:
         """Return whether what the calling thread waits for would have to be done by itself."""
         if self.life.is_inside():
@@ -123,24 +138,19 @@ class Intake:
     def put_many(self, entries: list[Entry]) -> bool:
         """Accept all of *entries* at once; False if that is not possible, and none was."""
         size = sum(entry[1] for entry in entries)
-        with self.lock:
-            if not self.life.is_accepting or self.staging.size + size > self._limit:
-                return False
-            self.staging.entries.extend(entries)
-            self.staging.size += size
-            worker = self.want() if self.staging.size >= self.wake_at else None
-        if worker is not None:
-            self.rouse(worker)
+        try:
+            with self.lock:
+                if not self.life.is_accepting or self.staging.size + size > self._limit:
+                    return False
+                self.staging.entries.extend(entries)
+                self.staging.size += size
+                worker = self.want() if self.staging.size >= self.wake_at else None
+            if worker is not None:
+                self.rouse(worker)
+        except BaseException:
+            self._wake_again()
+            raise
         return True
-
-    def press(self) -> None:
-        """Have what waits sent without delay, because somebody needs the room."""
-        if not self.is_pressed:
-            self.is_pressed = True
-            worker = self.want()
-            worker.wake()  # the scheduler's lock is taken inside ours, never around it
-            if worker.parked:
-                self.wake_at = 0
 
     def has_room(self, size: int) -> bool:
         """Return whether an entry of *size* would be accepted."""
@@ -151,6 +161,7 @@ class Intake:
         while self.waiting:
             future, entry = next(iter(self.waiting.items()))
             if future.done():  # cancelled while it waited
+                self.refuse(EnqueueResult.FULL)
                 self.dropped.append(entry)
             else:
                 if not self.has_room(entry[1]):
@@ -179,6 +190,12 @@ class Intake:
             entry = self.waiting.pop(future, None)
             if entry is not None:
                 self.refuse(EnqueueResult.FULL)
+                self.admit_waiting()  # those behind it may be smaller
+            worker = self.want() if entry is not None and self.life.is_accepting else None
+            dropped = self.let_go()
+        del dropped
+        if worker is not None:
+            self.rouse(worker)
         return entry is not None
 
     def turn_away(self) -> None:

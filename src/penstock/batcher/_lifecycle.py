@@ -74,6 +74,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self.state = State.CREATED
         self.is_faulted = False
+        self.epoch = 0  # how many resets there were
         self.renew()
 
     def renew(self) -> None:
@@ -97,6 +98,7 @@ class Lifecycle:
         if target is None:
             return False
         self.state, self.is_faulted = target
+        self.epoch += event is Event.RESET
         self._derive()
         return True
 

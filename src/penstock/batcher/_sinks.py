@@ -63,12 +63,19 @@ def claim(entries: list[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry[3].claim([entry])]
 
 
-def settle(entries: list[Entry], outcome: Outcome) -> int:
-    """Tell everyone the outcome of a batch; return how many calls of user code raised."""
+def settle(entries: list[Entry], outcome: Outcome, begun: list[Sink] | None = None) -> int:
+    """Tell everyone the outcome of a batch; return how many calls of user code raised.
+
+    *begun* has the sinks that were told before an interrupt, and gets those that are.
+    """
     errors = 0
+    begun = [] if begun is None else begun
     for sink in dict.fromkeys(entry[3] for entry in entries):
+        if sink in begun:
+            continue
         contexts = [entry[4] for entry in entries if entry[3] is sink]
         values = outcome.values
+        begun.append(sink)
         if values is None:
             errors += sink.settle(contexts, outcome.result, outcome.ll_result)
         elif len(contexts) == len(entries):

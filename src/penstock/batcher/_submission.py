@@ -147,6 +147,8 @@ class Submission(HandlerConsumer[T], Generic[T]):
                 entries.append((item, self._measure(item, None), now, CALLBACKS, context))
             except ItemTooLargeError:
                 self._core.turn_down(context, CompleteResult.ABANDONED, None)
+            except (InvalidItemError, InvalidSizeError) as error:
+                self._core.turn_down(context, CompleteResult.ERROR, error)
             except BaseException as error:  # noqa: BLE001 - one item must not harm the others
                 self._refuse(EnqueueResult.ERROR)
                 self._core.turn_down(context, CompleteResult.ERROR, error)
@@ -190,8 +192,7 @@ class Submission(HandlerConsumer[T], Generic[T]):
         def is_decided() -> bool:
             if not core.life.is_accepting or core.has_room(entry[1]):
                 return True
-            core.press()  # again: a batch that went may not have made room enough
-            return False
+            return not core.is_pressed  # a batch went and made too little room: press again
 
         while verdict is _FULL:
             with core.lock:

@@ -105,7 +105,7 @@ class Completion:
     A second call is ignored, counted and logged.
     """
 
-    __slots__ = ("_finisher", "batch_id", "count", "entries", "first", "is_done")
+    __slots__ = ("_finisher", "batch_id", "count", "entries", "epoch", "first", "is_done")
 
     def __init__(self, finisher: Finisher, batch_id: int, first: int, entries: list[Entry]) -> None:
         self._finisher = finisher
@@ -113,6 +113,7 @@ class Completion:
         self.first = first  # how many items were taken into batches before
         self.entries = entries
         self.count = len(entries)
+        self.epoch = 0  # the finisher's when it was sent: a later one is not faulted by it
         self.is_done = False  # guarded by the finisher's lock (C2)
 
     def __call__(self, result: CompleteResult, ll_result: object = None) -> bool:

@@ -14,7 +14,7 @@ from penstock.batcher.batcher import Batcher
 from penstock.batcher.completion import BatchFault, CompleteResult, Completion, ProcessResult
 from penstock.batcher.settings import BatchSettings
 from penstock.clock import SYSTEM_CLOCK, Clock
-from penstock.errors import ConfigError, ReentrantCallError
+from penstock.errors import BatcherStateError, ConfigError, ReentrantCallError
 from penstock.scheduling import ThreadScheduler
 
 if TYPE_CHECKING:
@@ -48,10 +48,19 @@ class BatchedFunction(Generic[T, R]):
         self._opening = threading.Lock()
         renew_after_fork(self)
 
+    def __set_name__(self, owner: type, name: str) -> None:
+        """Refuse to be a method, which would get no instance."""
+        msg = (
+            f"{owner.__qualname__}.{name}: @batched is for functions of a list of items, not for "
+            "methods; put @staticmethod above it, or make one for each instance in __init__"
+        )
+        raise ConfigError(msg)
+
     def __call__(self, item: T) -> R:
         """Return the result for *item*, waiting for its batch.
 
         Raises:
+            BatcherStateError: It is being closed on another thread.
             ReentrantCallError: The function called itself, so it would wait for itself.
         """
         self._open()
@@ -71,7 +80,10 @@ class BatchedFunction(Generic[T, R]):
         return self._batcher.asubmit(item)
 
     def close(self, timeout: float | None = None) -> DrainReport:
-        """Finish what was asked for and stop the thread; another call starts it again."""
+        """Finish what was asked for and stop the thread; another call starts it again.
+
+        A call that comes before this has returned raises a BatcherStateError.
+        """
         return self._batcher.close(timeout, drain=True)
 
     def stats(self) -> BatcherStats:
@@ -86,8 +98,13 @@ class BatchedFunction(Generic[T, R]):
         if self._batcher.is_open:
             return
         with self._opening:
-            if not self._batcher.is_open:
+            if self._batcher.is_open:
+                return
+            try:
                 self._batcher.open()
+            except BatcherStateError as error:
+                msg = f"{self._batcher.name} is being closed; call it again after that"
+                raise BatcherStateError(msg) from error
 
     def __repr__(self) -> str:
         return f"<batched {self._batcher.name}, {self._batcher!r}>"
