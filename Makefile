@@ -14,7 +14,7 @@ export COVERAGE_FILE := $(abspath $(VENV))/.coverage
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-fast check format bench clean
+.PHONY: help install test test-fast soak check format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,13 +31,17 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 test: $(INSTALLED) ## run all tests; branch coverage of the queues and scheduling must be 100 %
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest -m 'not slow'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
 
 test-fast: $(INSTALLED) ## run the tests without coverage; ARGS goes to pytest (ARGS='-k order')
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+
+soak: $(INSTALLED) ## run the slow tests: guards broken one by one, and the property tests in depth
+	$(BIN)/python -m pytest -m slow
+	PENSTOCK_EXAMPLES=300 $(BIN)/python -m pytest tests/property
 
 check: $(INSTALLED) ## lint, formatting, types and import rules; runs no tests
 	$(BIN)/ruff check $(CODE)

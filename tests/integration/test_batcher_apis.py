@@ -1,12 +1,9 @@
 """Threads and asyncio: the same script, the same results."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +17,6 @@ from penstock.batcher import (
     batched,
 )
 from penstock.errors import InvalidItemError, InvalidSizeError, ItemTooLargeError, PenstockError
-
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # What is brought, its size, and what becomes of it.
 SCRIPT: list[tuple[Any, Any, Any]] = [
@@ -141,21 +136,3 @@ def test_a_batched_function_gives_the_same_both_ways() -> None:
         called = list(threads.map(double, range(50)))
     assert called == asyncio.run(main())
     double.close()
-
-
-def test_both_examples_say_the_same(tmp_path: Path) -> None:
-    """One program for each, with the same answers in the same order."""
-    said = [
-        subprocess.run(
-            [sys.executable, str(EXAMPLES / name)],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout
-        for name in ("batcher_threads.py", "batcher_asyncio.py")
-    ]
-    assert said[0] == said[1]
-    assert said[0].splitlines()[-1] == "20 orders: 15 priced, 5 refused"
