@@ -41,7 +41,7 @@ test-fast: $(INSTALLED) ## run the tests without coverage; ARGS goes to pytest (
 
 soak: $(INSTALLED) ## run the slow tests: guards broken one by one, and the property tests in depth
 	$(BIN)/python -m pytest -m slow
-	PENSTOCK_EXAMPLES=300 $(BIN)/python -m pytest tests/property
+	PENSTOCK_EXAMPLES=10 $(BIN)/python -m pytest tests/property
 
 check: $(INSTALLED) ## lint, formatting, types and import rules; runs no tests
 	$(BIN)/ruff check $(CODE)
