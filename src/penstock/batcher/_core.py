@@ -333,8 +333,8 @@ class Core(Intake):
             return None
         worker, self.worker = self.worker, None
         self.is_unattended = self.is_pressed = False
-        if self.ending is not None:
-            self.ending.ended = (self.counts.results[_OK], self.counts.results[_ERROR])
-            self.dropped.append(self.ending)
-            self.ending = None
+        ending, self.ending = self.ending, None
+        assert ending is not None, "a close that is left alone has begun"
+        ending.ended = (self.counts.results[_OK], self.counts.results[_ERROR])
+        self.dropped.append(ending)
         return worker

@@ -77,7 +77,7 @@ class ItemFuture(Future[Any]):
     _result = None
     _exception = None
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # pragma: no branch - a type checker knows the base's
         __init__ = object.__init__  # the base's makes what __getattr__ makes later
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the field is

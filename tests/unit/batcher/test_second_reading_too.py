@@ -1,16 +1,16 @@
 """What a second reader found besides: interrupts at bad moments, collectors, late failures."""
 
 import asyncio
-import linecache
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock.batcher import CompleteResult, batched
+from penstock.batcher import CompleteResult, ProcessResult, _core, batched
+from penstock.batcher._core import Core
 from penstock.batcher._futures import FUTURES, ItemFuture, _shared
+from penstock.batcher._sinks import CALLBACKS, Outcome, settle
 from penstock.batcher._worker import Worker
 from penstock.errors import BatcherFullError, BatcherStateError, ConfigError
 from penstock.testing import StepExecutor
@@ -19,32 +19,27 @@ from tests.unit.batcher.rig import ERROR, OK, PATIENCE, in_background, opened
 # -- interrupts ---------------------------------------------------------------------------------
 
 
-def interrupt(function: str, line: str, call: Callable[[], object]) -> None:
-    """Have *call* interrupted from the keyboard before it runs a line of the batcher."""
-    hits: list[Any] = []
+def interrupt(owner: object, name: str, call: Callable[[], object]) -> None:
+    """Have *call* interrupted from the keyboard where it first calls ``owner.name``."""
+    real = getattr(owner, name)
+    left = [KeyboardInterrupt]
 
-    def trace(frame: Any, event: str, _: object) -> Any:
-        code = frame.f_code
-        is_there = event == "line" and code.co_name == function and not hits
-        if is_there and line in linecache.getline(code.co_filename, frame.f_lineno):
-            hits.append(code)
-            raise KeyboardInterrupt
-        return trace
+    def once(*args: Any, **kwargs: Any) -> Any:
+        if left:
+            raise left.pop()
+        return real(*args, **kwargs)
 
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, once)
         with pytest.raises(KeyboardInterrupt):
             call()
-    finally:
-        sys.settrace(before)
-    assert hits
+    assert not left
 
 
 def test_an_interrupt_before_the_wake_up_does_not_lose_it() -> None:
     """The item was accepted; so it is sent, and so are those after it."""
     rig = opened()
-    interrupt("put", "self.rouse(worker)", lambda: rig.enqueue("a"))
+    interrupt(Core, "rouse", lambda: rig.enqueue("a"))
     rig.run()
     rig.enqueue("b")
     rig.complete()
@@ -54,24 +49,89 @@ def test_an_interrupt_before_the_wake_up_does_not_lose_it() -> None:
 def test_an_interrupt_before_the_wake_up_for_many_does_not_lose_it() -> None:
     """As for one."""
     rig = opened()
-    interrupt("put_many", "self.rouse(worker)", lambda: rig.batcher.consume(["a", "b"]))
+    interrupt(Core, "rouse", lambda: rig.batcher.consume(["a", "b"]))
     rig.run()
     assert rig.sent == [["a", "b"]]
 
 
-@pytest.mark.parametrize(
-    ("function", "line"), [("_end", "errors = settle("), ("settle", "begun.append(sink)")]
-)
-def test_an_interrupted_completion_still_ends_the_batch(function: str, line: str) -> None:
+def test_an_interrupt_while_it_closes_in_between_wakes_nobody() -> None:
+    """There is no worker any more that could be woken."""
+    rig = opened()
+    rig.batcher.close()
+    rig.batcher._core._wake_again()
+    assert rig.steps.ready() == ()
+
+
+def test_an_interrupted_completion_still_ends_the_batch() -> None:
     """Nobody else can: a second completion is a stray, and a close leaves it alone."""
     rig = opened(min_batch_size=2, max_batch_size=2, min_wait_time=60.0)
     rig.enqueue("a")
     future = rig.batcher.submit("b")
     rig.run()
-    interrupt(function, line, lambda: rig.completions[0](OK, "said"))
+    interrupt(_core, "settle", lambda: rig.completions[0](OK, "said"))
     assert rig.outcomes == [("a", OK, "said")]
     assert future.result(0) == "said"
     assert rig.batcher.close(0.0).finished
+
+
+def test_who_was_told_before_an_interrupt_is_not_told_twice() -> None:
+    """The second round leaves out those with whom the first had begun."""
+    told: list[object] = []
+    future = ItemFuture()
+    entries: list[Any] = [
+        ("a", 1, 0.0, CALLBACKS, (lambda *_: told.append("a"), None)),
+        ("b", 1, 0.0, FUTURES, future),
+    ]
+    assert settle(entries, Outcome(OK, "said"), [CALLBACKS]) == 0
+    assert told == []
+    assert future.result(0) == "said"
+
+
+# -- what hardly ever happens ---------------------------------------------------------------------
+
+
+def test_a_batch_that_fails_after_another_has_faulted_is_reported_once() -> None:
+    """The fault is the first one's; the second's items fail all the same."""
+    rig = opened(max_pending_batches=2, on_async_error="fault")
+    rig.enqueue("a")
+    rig.run()
+    rig.answer = ProcessResult.ERROR
+    rig.on_send = lambda _items, _complete: rig.completions[0](ERROR, None)
+    rig.enqueue("b")
+    rig.run()
+    assert [context for context, result, _ in rig.outcomes if result is ERROR] == ["a", "b"]
+    assert len(rig.faults) == 1
+
+
+def test_a_fork_in_a_callback_leaves_the_child_nothing_to_count() -> None:
+    """The batch was the parent's."""
+    rig = opened()
+    rig.enqueue("a")
+    rig.run()
+    rig.on_outcome = lambda _context: rig.batcher.renew_after_fork()
+    rig.completions[0](OK, None)
+    rig.on_outcome = None
+    assert rig.batcher.stats().pending_batches == 0
+
+
+def test_there_may_be_nobody_to_help() -> None:
+    """A batcher that is not open, or whose worker has been let go, runs nothing here."""
+    rig = opened()
+    worker = rig.batcher._core.worker
+    assert worker is not None
+    rig.batcher._release(worker, 0.0)
+    rig.batcher._closing.help(lambda: False)
+    rig.batcher._release(worker, 0.0)  # a second time there is nothing to let go
+    rig.batcher._core.worker = None
+    rig.batcher._closing.help(lambda: False)
+    rig.batcher._core.worker = worker
+
+
+def test_two_who_look_at_a_future_at_once_find_the_same() -> None:
+    """Who comes second finds what the first has made."""
+    future = ItemFuture()
+    made = future._condition
+    assert future.__getattr__("_condition") is made
 
 
 # -- the collector --------------------------------------------------------------------------------
