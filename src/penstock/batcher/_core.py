@@ -251,7 +251,9 @@ class Core(Intake):
 
     def _fault(self, batch: Completion) -> bool:
         """Fault because of *batch*, unless a reset came after it was sent. Holds the lock."""
-        return batch.epoch == self.life.epoch and self.life.move(Event.FAULT)
+        moved = batch.epoch == self.life.epoch and self.life.move(Event.FAULT)
+        self.counts.faults += moved
+        return moved
 
     def latch(self, batch: Completion) -> bool:
         """End *batch* unless somebody has; True for exactly one caller. Holds the lock."""

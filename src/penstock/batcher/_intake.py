@@ -33,6 +33,7 @@ class Counts:
     batches: int = 0
     reasons: Counter[Reason] = field(default_factory=Counter)
     refused: Counter[EnqueueResult] = field(default_factory=Counter)
+    faults: int = 0
     strays: int = 0
     callback_errors: int = 0
 

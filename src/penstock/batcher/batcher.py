@@ -180,7 +180,7 @@ class Batcher(Submission[T], Generic[T]):
                 return False
             target = core.taken + len(core.staging.entries)
             core.flush_to = target
-            abandoned = core.counts.results[Abandonment.NOT_SENT]
+            before = (core.counts.faults, core.counts.results[Abandonment.NOT_SENT])
             worker = core.want()
             is_stuck = core.must_not_wait()
         core.rouse(worker)
@@ -193,8 +193,8 @@ class Batcher(Submission[T], Generic[T]):
         self._closing.help(is_over)
         with core.lock:
             wait_until(self._clock, core.life.changed, is_over, timeout)
-            is_sent = core.counts.results[Abandonment.NOT_SENT] == abandoned
-            return is_sent and core.is_flushed(target)
+            after = (core.counts.faults, core.counts.results[Abandonment.NOT_SENT])
+            return before == after and core.is_flushed(target)
 
     # -- looking ------------------------------------------------------------------------
 
