@@ -8,11 +8,16 @@ __all__ = [
     "BatcherStateError",
     "CompletionError",
     "ConfigError",
+    "DependencyError",
+    "FilesMergedError",
     "IndeterminateError",
     "InvalidItemError",
     "InvalidSizeError",
     "ItemFailedError",
     "ItemTooLargeError",
+    "JobError",
+    "LeaseLostError",
+    "MetricChangedError",
     "NotSentError",
     "PenstockError",
     "QueueClosedError",
@@ -21,8 +26,12 @@ __all__ = [
     "ReentrantCallError",
     "ReentrantProduceError",
     "ResultCountError",
+    "RulesError",
     "SchedulerClosedError",
     "SelectorError",
+    "StoreBusyError",
+    "StoreError",
+    "StoreUnavailableError",
 ]
 
 
@@ -122,3 +131,43 @@ class NotSentError(AbandonedError):
 
 class IndeterminateError(AbandonedError):
     """The processor had the item when it was given up: it may have taken effect or not."""
+
+
+class DependencyError(PenstockError, RuntimeError):
+    """Something outside penstock is missing (an extra, Java); the message says how to get it."""
+
+
+class RulesError(PenstockError, ValueError):
+    """Metric rules have errors; the message lists each with file, line, column and remedy."""
+
+
+class JobError(PenstockError, RuntimeError):
+    """The aggregation cannot start or go on; the message says why and what to do."""
+
+
+class MetricChangedError(JobError):
+    """A metric's definition differs from the one its stored values were made with."""
+
+
+class StoreError(PenstockError, RuntimeError):
+    """The store refused what it was asked; nothing of the transaction took effect."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached, or not with these credentials."""
+
+
+class StoreBusyError(StoreError):
+    """Another job holds the store's lease."""
+
+
+class LeaseLostError(StoreError):
+    """The lease passed to another job; this one must not write any more."""
+
+
+class FilesMergedError(StoreError):
+    """Some landed files are in the ledger already; ``files`` are their names."""
+
+    def __init__(self, message: str, files: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.files = files

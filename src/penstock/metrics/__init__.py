@@ -1,0 +1,1 @@
+"""The metric language (OAL): definitions as plain values, functions as mergeable states."""

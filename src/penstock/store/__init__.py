@@ -1,0 +1,1 @@
+"""Where metrics are kept: SQLite by default, PostgreSQL when that is outgrown."""
