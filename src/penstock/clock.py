@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "wait_until"]
+__all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "wait_until", "wall_time"]
 
 
 class Clock(Protocol):
@@ -44,6 +44,11 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
+
+
+def wall_time() -> float:
+    """Return seconds since 1970 UTC; for what is compared with the times in telemetry."""
+    return time.time()
 
 
 def wait_until(
