@@ -122,9 +122,11 @@ class Metric:
     @property
     def definition(self) -> str:
         """The meaning of the metric as one canonical line; equal lines compute the same."""
-        value = "*" if self.value is None else str(self.value)
+        # A cast stands before the source: from((str->long)Service.tag["x"]).
+        cast = "" if self.value is None else _cast(self.value.cast)
+        value = "*" if self.value is None else str(self.value).removeprefix(cast)
         filters = "".join(f".filter({condition})" for condition in self.filters)
-        return f"from({self.source}.{value}){filters}.{self.call}"
+        return f"from({cast}{self.source}.{value}){filters}.{self.call}"
 
     @property
     def id(self) -> int:

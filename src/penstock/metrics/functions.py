@@ -8,7 +8,6 @@ in any granularity. Only :meth:`Function.value` knows what the parts mean.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FUNCTIONS",
     "MAX_LABELS",
+    "METER_FUNCTIONS",
     "RANKS",
     "Function",
     "State",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 RANKS = (50, 75, 90, 95, 99)
-MAX_LABELS = 50  # of labelCount and labelAvg; what is beyond is told as one label
+MAX_LABELS = 50  # of labelCount and labelAvg; all others together are told as one label
 SLOTS_PER_OCTAVE = 8  # OTLP's scale 3: neighbouring slots differ by 9 %, so a middle by 4.5 %
 ZERO_SLOT = "zero"
 REMAINDER = "(other)"
@@ -69,17 +69,17 @@ class State:
             high=_extreme(max, self.high, other.high),
             last=newest.last,
             last_at=newest.last_at,
-            slots=dict(Counter(self.slots) + Counter(other.slots)),
+            slots=_added(self.slots, other.slots),
             sums={
                 label: self.sums.get(label, 0.0) + other.sums.get(label, 0.0)
                 for label in {**self.sums, **other.sums}
             },
         )
 
-    def _age(self) -> tuple[int, float]:
+    def _age(self) -> tuple[float, float]:
         # Two values at the same nanosecond: the larger one, whichever comes first.
         if self.last_at is None or self.last is None:
-            return (-1, -math.inf)
+            return (-math.inf, -math.inf)
         return (self.last_at, self.last)
 
 
@@ -103,7 +103,8 @@ def percentile_slot(value: int) -> str:
     """Return the slot of the exponential histogram that *value* is counted in."""
     if value <= 0:
         return ZERO_SLOT
-    return str(math.ceil(math.log2(value) * SLOTS_PER_OCTAVE) - 1)
+    # ceil(log2(value) * 8) - 1, in whole numbers: a logarithm rounds just where slots meet.
+    return str((value**SLOTS_PER_OCTAVE - 1).bit_length() - 1)
 
 
 def percentile_value(slot: str) -> float:
@@ -111,6 +112,16 @@ def percentile_value(slot: str) -> float:
     if slot == ZERO_SLOT:
         return 0.0
     return float(2 ** ((int(slot) + 0.5) / SLOTS_PER_OCTAVE))
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums by key; a key whose sum is 0 is left out, one below 0 is not.
+
+    The increase of a cumulative series is corrected downwards when a late reading moves part of
+    it to another minute, so a count that is negative by itself has to live until it meets its sum.
+    """
+    sums = {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}
+    return {key: count for key, count in sums.items() if count}
 
 
 def _extreme(
@@ -151,19 +162,29 @@ def _largest(counts: Mapping[str, int]) -> list[str]:
 
 def _label_counts(state: State, minutes: int) -> dict[str, int]:
     del minutes
-    kept = {label: state.slots[label] for label in _largest(state.slots)}
-    rest = sum(state.slots.values()) - sum(kept.values())
-    return {**kept, REMAINDER: rest} if rest else kept
+    return _limited(state.slots, _largest(state.slots))
 
 
 def _label_averages(state: State, minutes: int) -> dict[str, int]:
     del minutes
-    return {label: _label_average(state, label) for label in _largest(state.slots)}
+    largest = _largest(state.slots)
+    counts = _limited(state.slots, largest)
+    totals = _limited({label: int(state.sums.get(label, 0.0)) for label in state.slots}, largest)
+    return {label: _average(totals.get(label, 0), counts[label]) for label in counts}
 
 
-def _label_average(state: State, label: str) -> int:
-    total = int(state.sums.get(label, 0.0))
-    average = _quotient(total, state.slots[label])
+def _limited(numbers: Mapping[str, int], largest: list[str]) -> dict[str, int]:
+    """Return the numbers of the *largest* labels, and the sum of all others under one label."""
+    kept = {label: numbers[label] for label in largest}
+    if len(numbers) > len(kept):
+        # A label may have that very name: nothing of it may be lost.
+        rest = sum(numbers.values()) - sum(kept.values())
+        kept[REMAINDER] = kept.get(REMAINDER, 0) + rest
+    return kept
+
+
+def _average(total: int, count: int) -> int:
+    average = _quotient(total, count)
     return 1 if average == 0 and total > 0 else average
 
 
