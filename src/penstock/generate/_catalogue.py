@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.generate._journeys import NOWHERE, Step, plan_journey
+from penstock.generate._journeys import plan_journey
+from penstock.generate._steps import NOWHERE, Step
 from penstock.generate._world import GATEWAY, World, build_world, zipf
 from penstock.telemetry import PROMOTED, SPANS, SpanKind
 

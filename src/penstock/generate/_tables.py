@@ -13,7 +13,7 @@ __all__ = ["cut"]
 
 
 def cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of *batches*, in their order, as tables of *rows* rows; the last may be less."""
+    """Yield the rows of *batches*, in their order, *rows* to a table; the last has the rest."""
     parts: list[pa.RecordBatch] = []
     room = rows
     for batch in batches:

@@ -1,4 +1,4 @@
-"""The made-up system: which services, databases, caches and brokers there are, and who uses whom."""
+"""The made-up system: its services, databases, caches and brokers, and who uses whom."""
 
 from __future__ import annotations
 
@@ -13,12 +13,50 @@ if TYPE_CHECKING:
 __all__ = ["Backend", "Service", "World", "build_world", "endpoint_texts", "zipf"]
 
 GATEWAY = 0
-_NAMES = (
-    "gateway checkout cart catalog orders payments users search shipping inventory pricing reviews "
-    "recommendations notifications billing sessions media fraud loyalty returns audit reports "
-    "coupons tax geo quotes exports imports ledger profiles"
-).split()
-_NOUNS = "items orders customers carts offers invoices parcels sessions reviews stocks".split()
+_NAMES = [
+    "gateway",
+    "checkout",
+    "cart",
+    "catalog",
+    "orders",
+    "payments",
+    "users",
+    "search",
+    "shipping",
+    "inventory",
+    "pricing",
+    "reviews",
+    "recommendations",
+    "notifications",
+    "billing",
+    "sessions",
+    "media",
+    "fraud",
+    "loyalty",
+    "returns",
+    "audit",
+    "reports",
+    "coupons",
+    "tax",
+    "geo",
+    "quotes",
+    "exports",
+    "imports",
+    "ledger",
+    "profiles",
+]
+_NOUNS = [
+    "items",
+    "orders",
+    "customers",
+    "carts",
+    "offers",
+    "invoices",
+    "parcels",
+    "sessions",
+    "reviews",
+    "stocks",
+]
 _METHODS = ("GET", "GET", "POST", "GET", "PUT", "DELETE")
 _VERBS = ("Get", "List", "Create", "Update", "Delete", "Check")
 _PROTOCOLS = ("http", "grpc", "http", "dubbo")  # by service; the gateway speaks HTTP
@@ -91,10 +129,9 @@ def build_world(settings: GeneratorSettings) -> World:
 
 def zipf(count: int, exponent: float = 1.1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return *count* shares that add up to 1 and fall as ranks do in nature."""
-    weights: np.ndarray[tuple[int], np.dtype[np.float64]] = (
-        1.0 / np.arange(1, count + 1, dtype=np.float64) ** exponent
-    )
-    return weights / weights.sum()
+    weights = np.arange(1, count + 1, dtype=np.float64) ** -exponent
+    shares: np.ndarray[tuple[int], np.dtype[np.float64]] = weights / weights.sum()
+    return shares
 
 
 def endpoint_texts(service: Service, number: int) -> dict[str, str]:

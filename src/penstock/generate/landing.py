@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError
-from penstock.generate.spans import BLOCK, generate_spans
+from penstock.generate.spans import generate_spans
 from penstock.telemetry import SIGNALS, Signal
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GeneratedSummary", "LandingError", "write_landing"]
 
+_ROW_GROUP = 131_072
 _GENERATORS: Mapping[Signal, Callable[[GeneratorSettings], Iterator[pa.Table]]] = {
     Signal.SPANS: generate_spans,
 }
@@ -95,10 +96,10 @@ class _Landing:
             for number, table in enumerate(_GENERATORS[signal](self._settings)):
                 path = folder / f"{signal}-{self._run}-{number:05d}.parquet"
                 self._land(signal, table, path)
-        except (OSError, pa.ArrowException) as error:
+        except OSError as error:
             msg = (
-                f"cannot write to the landing folder {folder}: {_cause(error)}; make room or choose "
-                f"a folder that can be written to ({len(self.files)} files are complete and stay)"
+                f"cannot write to the landing folder {folder}: {error.strerror or error}; make "
+                f"room or choose another folder (complete files stay: {len(self.files)})"
             )
             raise LandingError(msg) from error
 
@@ -118,9 +119,9 @@ class _Landing:
     def _fill(self, signal: Signal, table: pa.Table, path: Path) -> None:
         with path.open("xb") as file:
             with _writer(signal, file) as writer:
-                for start in range(0, table.num_rows, BLOCK):
-                    part = table.slice(start, BLOCK)
-                    writer.write_table(part, row_group_size=BLOCK)
+                for start in range(0, table.num_rows, _ROW_GROUP):
+                    part = table.slice(start, _ROW_GROUP)
+                    writer.write_table(part, row_group_size=_ROW_GROUP)
                     self.rows[signal] += part.num_rows
                     self._report()
             file.flush()
@@ -154,7 +155,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _cause(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

@@ -98,7 +98,7 @@ class GeneratorSettings:
             services=20,
             instances=2,
             endpoints=25,
-            minutes=30,
+            minutes=25,
             end=1_767_268_800.0,
             late=0.01,
             lateness=20 * MINUTE,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.generate._catalogue import TEXTS, Catalogue, Flags, Floats, Integers, build_catalogue
-from penstock.generate._journeys import NOWHERE
+from penstock.generate._steps import NOWHERE
 from penstock.generate._tables import cut
 from penstock.telemetry import SPANS, StatusCode
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK", "generate_spans"]
 
-BLOCK = 131_072  # rows; also what a row group holds at most
+BLOCK = 32_768  # rows; larger ones leave the processor's caches and take longer for each row
 _EVERY = 4  # one journey in so many is taken in turn, so that rare ones come up in every minute
 _STALLS = 0.01  # share of steps that take exactly as long as their timeout
 _LONGEST_NS = 5_000_000_000.0
@@ -197,20 +197,18 @@ def _outcomes(
     drawn = rng.random(count, dtype=np.float32)
     drawn = drawn[np.arange(count) - catalogue.caller[rows.step]]
     failed = drawn < settings.error_rate
-    # The random number decides the cause too, so that both ends name the same one.
-    cause = (drawn * (1 << 24)).astype(np.int64) % 3
-    code = np.where(failed, int(StatusCode.ERROR), int(StatusCode.UNSET)).astype(np.int8)
-    http = np.where(
-        failed, _HTTP_FAILED[cause], _HTTP_DONE[(drawn * (1 << 20)).astype(np.int64) % 16]
-    )
-    grpc = np.where(failed, _GRPC_FAILED[cause], 0).astype(np.int32)
+    # The random number decides the rest too, so that both ends of a call say the same.
+    digits = (drawn * (1 << 24)).astype(np.int32)
+    cause = digits % len(_MESSAGES)
+    http = np.where(failed, _HTTP_FAILED[cause], _HTTP_DONE[digits % len(_HTTP_DONE)])
+    grpc = np.where(failed, _GRPC_FAILED[cause], np.int32(0))
     causes = pa.array(cause, mask=~failed)
     return {
-        "status_code": pa.array(code),
+        "status_code": pa.array(failed * np.int8(StatusCode.ERROR)),
         "status_message": _MESSAGES.take(causes),
         "events": _EVENTS.take(causes),
-        "http_status_code": pa.array(http, pa.int32(), mask=~catalogue.is_http[rows.step]),
-        "rpc_status_code": pa.array(grpc, pa.int32(), mask=~catalogue.is_grpc[rows.step]),
+        "http_status_code": pa.array(http, mask=~catalogue.is_http[rows.step]),
+        "rpc_status_code": pa.array(grpc, mask=~catalogue.is_grpc[rows.step]),
     }
 
 
