@@ -6,6 +6,7 @@ A sample is the tuple of what a metric read from one row that counts: its value 
 
 import math
 from collections import Counter as Tally
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -115,31 +116,30 @@ def _histogram(samples: Samples, _setting: Setting) -> Histogram:
 
 
 def _label_count(samples: Samples, _setting: Setting) -> dict[str, int]:
-    counts = Tally(_label(label) for _, label in samples if label is not None)
-    kept = {label: counts[label] for label in _largest(counts)}
-    remaining = counts.total() - sum(kept.values())
-    if remaining:
-        kept[REMAINDER] = kept.get(REMAINDER, 0) + remaining
-    return kept
+    return {label: len(values) for label, values in _by_label(samples).items()}
 
 
 def _label_average(samples: Samples, _setting: Setting) -> dict[str, int]:
-    by_label: dict[str, list[int]] = {}
+    return {label: _shown_average(values) for label, values in _by_label(samples).items()}
+
+
+def _by_label(samples: Samples) -> dict[str, list[Any]]:
+    """Return the values of the largest labels, and those of all other labels under one."""
+    found: dict[str, list[Any]] = defaultdict(list)
     for value, label in samples:
         if label is not None:
-            by_label.setdefault(_label(label), []).append(value)
-    kept = _largest({label: len(values) for label, values in by_label.items()})
-    return {label: _shown_average(by_label[label]) for label in kept}
+            found[_label(label)].append(value)
+    ranked = sorted(found, key=lambda label: (-len(found[label]), label))
+    kept = {label: found[label] for label in ranked[:MAX_LABELS]}
+    for label in ranked[MAX_LABELS:]:
+        kept[REMAINDER] = kept.get(REMAINDER, []) + found[label]
+    return kept
 
 
 def _shown_average(values: list[int]) -> int:
     """Return the whole average, but 1 where something positive would be shown as nothing."""
     average = quotient(sum(values), len(values))
     return 1 if average == 0 and sum(values) > 0 else average
-
-
-def _largest(counts: Mapping[str, int]) -> list[str]:
-    return sorted(counts, key=lambda label: (-counts[label], label))[:MAX_LABELS]
 
 
 def _label(value: object) -> str:

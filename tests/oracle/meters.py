@@ -32,11 +32,13 @@ class Gauge(float):
 
     count: int
     sum: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     @classmethod
-    def of(cls, last: float, count: int, total: float, extremes: tuple[float, float]) -> "Gauge":
+    def of(
+        cls, last: float, count: int, total: float, extremes: tuple[float | None, float | None]
+    ) -> "Gauge":
         """Make a gauge of its last value and the figures of all its values."""
         gauge = cls(last)
         gauge.count, gauge.sum = count, total

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from penstock.metrics.definitions import Metric
+from penstock.metrics.definitions import Condition, Metric
 from tests.oracle.arithmetic import OracleValue, Sample, Setting, final_value
 from tests.oracle.buckets import MINUTES, Admitted, Entity, Horizon, Key, admit, counting_buckets
 from tests.oracle.conventions import Row, Span, rows
@@ -76,13 +76,12 @@ class _SourcePlans:
     def __init__(self) -> None:
         self.predicates: list[Predicate] = []
         self.plans: list[_Plan] = []
-        self._known: dict[str, int] = {}
+        self._known: dict[Condition, int] = {}
 
     def add(self, place: int, metric: Metric) -> None:
         filters = []
         for condition in metric.filters:
-            # Text tells 1 from true and from 1.0, which are equal and hash alike in Python.
-            index = self._known.setdefault(repr(condition), len(self.predicates))
+            index = self._known.setdefault(condition, len(self.predicates))
             if index == len(self.predicates):
                 self.predicates.append(predicate(condition))
             filters.append(index)

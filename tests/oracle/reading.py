@@ -67,8 +67,6 @@ def final_value(function: str, state: State, minutes: int) -> object:
         return Counter(value)
     if function == "gauge":
         assert isinstance(value, int | float)
-        assert state.low is not None
-        assert state.high is not None
         return Gauge.of(value, state.count, state.real, (state.low, state.high))
     if function == "distribution":
         assert isinstance(value, Mapping)
