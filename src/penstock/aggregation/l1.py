@@ -153,7 +153,7 @@ class _Target:
     settings: AggregationSettings
 
     def emit(self, **parts: NDArray[Any]) -> None:
-        """Add a fact for every group with rows; *parts* are per group, counts come by themselves."""
+        """Add a fact for every group with rows; *parts* are per group, counts go without saying."""
         matches = self.matches
         chosen = {name: part[matches.present] for name, part in parts.items()}
         chosen["count"] = matches.counts[matches.present]

@@ -1,0 +1,193 @@
+"""Running the aggregation: everything from opening the store to the last batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.clock import SYSTEM_CLOCK, wall_time
+from penstock.errors import JobError, MetricChangedError
+from penstock.land.folder import LandingFolder
+from penstock.spark.identity import identify
+from penstock.spark.job import JobSettings, MicroBatches, as_job_error
+from penstock.spark.lease import HeldLease
+from penstock.spark.session import SessionSettings, start_session
+from penstock.store.contract import Catalogued
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from penstock.clock import Clock
+    from penstock.metrics.definitions import Metric
+    from penstock.spark.job import BatchReport
+    from penstock.store.contract import MetricStore
+
+__all__ = ["Aggregation", "AggregationConfig", "define_metrics"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY = 0.1  # seconds between looks at the query
+_EXPIRE_EVERY = 600.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregationConfig:
+    """What one aggregation runs on. ``once`` ends it when all that has landed is merged."""
+
+    landing: Path
+    checkpoint: Path
+    once: bool = False
+    interval: float = 5.0  # seconds between looks into the landing folder
+    max_files: int = 1000  # per micro-batch
+    max_bytes: int = 96 << 20  # per micro-batch
+    new_checkpoint: bool = False
+    replace_changed: bool = False
+    job: JobSettings = field(default_factory=JobSettings)
+    session: SessionSettings = field(default_factory=SessionSettings)
+
+
+class Aggregation:
+    """One run of the job. ``run`` returns when it is done or was told to stop."""
+
+    def __init__(
+        self,
+        config: AggregationConfig,
+        store: MetricStore,
+        metrics: Sequence[Metric],
+        *,
+        on_report: Callable[[BatchReport], None] = lambda _: None,
+        on_tick: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = wall_time,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._metrics = tuple(metrics)
+        self._on_report = on_report
+        self._on_tick = on_tick
+        self._now = now
+        self._clock = clock
+        self._landing = LandingFolder(config.landing)
+        self._stopped = threading.Event()
+        self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+
+    def stop(self) -> None:
+        """Ask the run to end after the batch it is in; may be called from a signal handler."""
+        self._stopped.set()
+
+    def run(self, session: SparkSession | None = None) -> None:
+        """Run until all is merged (once), until stopped, or until an error that it raises."""
+        self._landing.prepare()
+        self._store.migrate()
+        with HeldLease(self._store, self._holder, self._clock) as lease:
+            identity = identify(
+                self._config.checkpoint, self._store, adopt=self._config.new_checkpoint
+            )
+            define_metrics(self._store, self._metrics, replace=self._config.replace_changed)
+            batches = MicroBatches(
+                self._landing,
+                self._store,
+                self._metrics,
+                identity,
+                self._config.job,
+                holder=self._holder,
+                now=self._now,
+                clock=self._clock,
+                on_report=self._on_report,
+            )
+            spark = session or start_session(self._config.session)
+            try:
+                self._watch(self._started(spark, batches), batches, lease)
+                self._expire()
+            finally:
+                if session is None:
+                    spark.stop()
+
+    def _started(self, spark: SparkSession, batches: MicroBatches) -> StreamingQuery:
+        from penstock.spark.source import SOURCE_NAME, LandingSource  # noqa: PLC0415 # needs pyspark
+
+        spark.dataSource.register(LandingSource)
+        frame = (
+            spark.readStream.format(SOURCE_NAME)
+            .option("path", str(self._config.landing.absolute()))
+            .option("parallelism", str(spark.sparkContext.defaultParallelism))
+            .option("max_files", str(self._config.max_files))
+            .option("max_bytes", str(self._config.max_bytes))
+            .load()
+        )
+        writer = (
+            frame.writeStream.queryName("penstock")
+            .foreachBatch(batches)
+            .option("checkpointLocation", str(self._config.checkpoint.absolute()))
+        )
+        if self._config.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._config.interval} seconds").start()
+
+    def _watch(self, query: StreamingQuery, batches: MicroBatches, lease: HeldLease) -> None:
+        expire_at = self._clock.now()
+        while query.isActive and not self._stopped.wait(_LOOK_EVERY) and lease.lost is None:
+            self._on_tick()
+            if self._clock.now() >= expire_at:
+                self._expire()
+                expire_at = self._clock.now() + _EXPIRE_EVERY
+        batches.stop()
+        # A batch that is under way is finished, not cut off.
+        with batches.in_batch:
+            query.stop()
+        if lease.lost is not None:
+            raise lease.lost
+        if batches.failure is not None:
+            raise as_job_error(batches.failure) from batches.failure
+        error = query.exception()
+        if error is not None and not self._stopped.is_set():
+            raise JobError(f"the streaming query failed: {_first_line(str(error))}") from error
+
+    def _expire(self) -> None:
+        now = self._now()
+        with_store = self._store.expire(now, self._config.job.retention)
+        deleted = self._landing.prune(now - self._config.job.keep_consumed * 86_400)
+        log.info("job.expired: files=%d rows=%s", deleted, dict(with_store))
+
+
+def define_metrics(store: MetricStore, metrics: Sequence[Metric], *, replace: bool = False) -> None:
+    """Enter *metrics* into the store's catalogue.
+
+    Raises MetricChangedError if one stands for something else there, unless *replace*: then its
+    old values are deleted.
+    """
+    known = store.catalogue()
+    wanted = [
+        Catalogued(metric.id, metric.name, metric.source, metric.call.function, metric.definition)
+        for metric in metrics
+    ]
+    changed = [
+        (known[new.name], new)
+        for new in wanted
+        if new.name in known and known[new.name].definition != new.definition
+    ]
+    if changed and not replace:
+        raise MetricChangedError(
+            "\n".join(
+                f"{new.name} is stored as {old.definition or old.function}, "
+                f"the rules say {new.definition}"
+                for old, new in changed
+            )
+            + "\nRename what has changed, or add --replace-changed to delete the values of old"
+        )
+    fresh = [new for new in wanted if known.get(new.name) != new]
+    if fresh:
+        store.define(fresh)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"

@@ -1,0 +1,66 @@
+"""A Spark session with the settings that matter for this job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from penstock.errors import DependencyError
+from penstock.spark.java import ensure_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["SessionSettings", "start_session"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Where Spark runs and with how much memory; *options* are any of Spark's own settings."""
+
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_session(settings: SessionSettings) -> SparkSession:
+    """Start a session. Raises DependencyError if PySpark or Java is missing."""
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 # an extra
+    except ModuleNotFoundError as error:
+        raise DependencyError(
+            f"{error.name} is not installed; run: pip install 'penstock[spark]'"
+        ) from error
+    ensure_java()
+    # Workers run this interpreter; `python3` from PATH may be another version, or have no pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(settings.master).appName("penstock-aggregate")
+    for name, value in {**_defaults(settings), **settings.options}.items():
+        builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def _defaults(settings: SessionSettings) -> dict[str, str]:
+    logging = f"-Dlog4j2.configurationFile={files('penstock.spark') / 'log4j2.properties'}"
+    options = {
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": logging,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        # Offsets name the files of a batch: a few are kept for a look, not hundreds.
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.streaming.pollingDelay": "50ms",
+        # One task's partial states travel as one row, of a few megabytes.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    }
+    if settings.master.startswith("local"):
+        options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return options
