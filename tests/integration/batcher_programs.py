@@ -6,9 +6,7 @@ A program says what it found as one line of JSON per process.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
-import os
 import signal
 import sys
 import threading
@@ -18,35 +16,11 @@ from penstock import ThreadPolicy, _process
 from penstock.batcher import Batcher, BatchSettings, CompleteResult, Completion, ProcessResult
 from penstock.batcher import _futures as futures_module
 from penstock.testing import eventually
+from tests.integration.forking import PATIENCE, fork, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
-
-PATIENCE = 20.0
-"""Seconds after which a process that hangs is ended by an alarm."""
-
-
-def say(**found: object) -> None:
-    """Write one line, whole, also when several processes write."""
-    os.write(1, json.dumps(found).encode() + b"\n")
-
-
-def fork(child: Callable[[], object]) -> int:
-    """Run *child* in a forked process that ends without cleaning up; return its exit code."""
-    process = os.fork()
-    if process == 0:
-        signal.alarm(int(PATIENCE))
-        code = 1
-        try:
-            child()
-            code = 0
-        except BaseException as error:  # noqa: BLE001 - it must not go on as a second parent
-            say(who="child", failed=repr(error))
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(process, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 def doubling(items: list[int], complete: Completion) -> ProcessResult:

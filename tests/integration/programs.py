@@ -6,7 +6,6 @@ A program says what it found as one line of JSON per process; `test_process` rea
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import multiprocessing
 import os
@@ -17,7 +16,7 @@ import warnings
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock import (
     BatchQueue,
@@ -31,34 +30,7 @@ from penstock import (
     _process,
 )
 from penstock.testing import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-PATIENCE = 20.0
-"""Seconds after which a process that hangs is ended by an alarm."""
-
-
-def say(**found: object) -> None:
-    """Write one line, whole, also when several processes write."""
-    os.write(1, json.dumps(found).encode() + b"\n")
-
-
-def fork(child: Callable[[], object]) -> int:
-    """Run *child* in a forked process that ends without cleaning up; return its exit code."""
-    process = os.fork()
-    if process == 0:
-        signal.alarm(int(PATIENCE))
-        code = 1
-        try:
-            child()
-            code = 0
-        except BaseException as error:  # noqa: BLE001 - it must not go on as a second parent
-            say(who="child", failed=repr(error))
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(process, 0)
-    return os.waitstatus_to_exitcode(status)
+from tests.integration.forking import PATIENCE, fork, say
 
 
 def queue_of(manager: BatchQueueManager, name: str = "q", **settings: object) -> BatchQueue[Any]:

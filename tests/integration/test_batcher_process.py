@@ -11,18 +11,19 @@ import pytest
 
 from penstock.clock import SYSTEM_CLOCK
 
-PROGRAMS = Path(__file__).with_name("batcher_programs.py")
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = "tests.integration.batcher_programs"
 CHILD = {"who": "child", "start": [0, 0, 0], "right": True, "closed": True}
 
 
 class Outcome:
     """How a program ended and what its processes said."""
 
-    def __init__(self, program: str, directory: Path) -> None:
+    def __init__(self, program: str) -> None:
         started = SYSTEM_CLOCK.now()
         self.done = subprocess.run(
-            [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAMS), program],
-            cwd=directory,
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-m", PROGRAMS, program],
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -42,9 +43,9 @@ Run: TypeAlias = Callable[[str], Outcome]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run() -> Run:
     """Run one of the programs by its name, and see it end well."""
-    return lambda program: Outcome(program, tmp_path)
+    return Outcome
 
 
 # -- fork -------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 
 from penstock.clock import SYSTEM_CLOCK
 
-PROGRAMS = Path(__file__).with_name("programs.py")
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = "tests.integration.programs"
 EMPTY = {"accepted": 0, "consumed": 0, "dropped": 0, "used": 0, "drained": 0}
 HUNDRED = {"accepted": 100, "consumed": 100, "dropped": 0, "used": 0, "drained": 100}
 
@@ -19,11 +20,11 @@ HUNDRED = {"accepted": 100, "consumed": 100, "dropped": 0, "used": 0, "drained":
 class Outcome:
     """How a program ended and what its processes said."""
 
-    def __init__(self, program: str, directory: Path) -> None:
+    def __init__(self, program: str) -> None:
         started = SYSTEM_CLOCK.now()
         self.done = subprocess.run(
-            [sys.executable, "-W", "default", str(PROGRAMS), program],
-            cwd=directory,
+            [sys.executable, "-W", "default", "-m", PROGRAMS, program],
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -47,9 +48,9 @@ Run: TypeAlias = Callable[[str], Outcome]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run() -> Run:
     """Run one of the programs by its name."""
-    return lambda program: Outcome(program, tmp_path)
+    return Outcome
 
 
 def check_child(said: dict[str, Any]) -> None:
@@ -112,7 +113,7 @@ def test_a_child_has_as_many_threads_and_rebalances(run: Run) -> None:
 def test_forking_warns_once_at_most_and_never_from_penstock(run: Run) -> None:
     """From Python 3.12 on, os.fork() warns whoever calls it while threads run; we add nothing."""
     outcome = run("fork_and_warn").succeeded()
-    expected = [["DeprecationWarning", "programs.py"]] if sys.version_info >= (3, 12) else []
+    expected = [["DeprecationWarning", "forking.py"]] if sys.version_info >= (3, 12) else []
     (parent,) = outcome.of("parent")
     assert parent["warnings"] == expected
     used, warned = outcome.of("child")
