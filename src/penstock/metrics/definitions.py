@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.metrics.sources import Type
+if TYPE_CHECKING:
+    from penstock.metrics.sources import Type
 
 __all__ = [
     "Argument",
