@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.generate._journeys import plan_journey
 from penstock.generate._steps import NOWHERE, Step
-from penstock.generate._world import GATEWAY, World, build_world, zipf
+from penstock.generate._world import GATEWAY, World, build_world, resource_maps, zipf
 from penstock.telemetry import PROMOTED, SPANS, SpanKind
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ _SETTLED = [
     for name in PROMOTED.values()
     if name not in {"peer_instance", "http_status_code", "rpc_status_code", "transmission_latency"}
 ]
-TEXTS = ["name", "service_name", "scope_name", *_SETTLED, "attributes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,6 @@ class Catalogue:
     chances: np.ndarray[tuple[int], np.dtype[np.float64]]  # cumulative
     # For each step.
     columns: dict[str, pa.Array]
-    kind: pa.Array
     service: Integers
     peer: Integers
     parent: Integers  # how many steps before
@@ -59,7 +57,7 @@ class Catalogue:
     median_ns: Floats
     sigma: Floats
     stall_ns: Integers
-    # For each instance, and one more for none.
+    # For each instance; and one more name, which is empty.
     instances: pa.Array
     resources: pa.Array
 
@@ -81,7 +79,6 @@ def build_catalogue(settings: GeneratorSettings) -> Catalogue:
         length=length,
         chances=np.cumsum(weights),
         columns=_columns(world, steps),
-        kind=pa.array([step.kind for step in steps], pa.int8()),
         service=_integers(step.service for step in steps),
         peer=_integers(step.peer for step in steps),
         parent=_parents(journeys),
@@ -97,7 +94,7 @@ def build_catalogue(settings: GeneratorSettings) -> Catalogue:
         sigma=np.array([step.sigma for step in steps], dtype=np.float32),
         stall_ns=_integers(round(step.stall_ms * 1e6) for step in steps),
         instances=pa.array([*world.instances, ""], pa.string()),
-        resources=_resources(world, settings.instances),
+        resources=resource_maps(world),
     )
 
 
@@ -115,6 +112,7 @@ def _columns(world: World, steps: Sequence[Step]) -> dict[str, pa.Array]:
     scopes = {service.name: f"io.opentelemetry.{service.language}" for service in world.services}
     names = [world.services[step.service].name for step in steps]
     columns = {
+        "kind": pa.array([step.kind for step in steps], pa.int8()),
         "name": pa.array([step.name for step in steps], pa.string()),
         "service_name": pa.array(names, pa.string()),
         "scope_name": pa.array([scopes[name] for name in names], pa.string()),
@@ -149,17 +147,6 @@ def _subtrees(journeys: Sequence[Sequence[Step]]) -> Integers:
                 size[step.parent] += size[number]
         sizes += size
     return _integers(sizes)
-
-
-def _resources(world: World, instances: int) -> pa.Array:
-    rows: list[list[tuple[str, str]]] = [
-        [
-            ("host.name", f"node-{number % 16:02d}"),
-            ("telemetry.sdk.language", world.services[number // instances].language),
-        ]
-        for number in range(len(world.instances))
-    ]
-    return pa.array([*rows, []], SPANS.field("resource_attributes").type)
 
 
 def _integers(values: Any) -> Integers:  # noqa: ANN401 - any iterable of whole numbers

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from penstock.generate.settings import GeneratorSettings
 
-__all__ = ["Backend", "Service", "World", "build_world", "endpoint_texts", "zipf"]
+__all__ = ["Backend", "Service", "World", "build_world", "endpoint_texts", "resource_maps", "zipf"]
 
 GATEWAY = 0
 _NAMES = [
@@ -96,7 +97,8 @@ class World:
     """All of it."""
 
     services: tuple[Service, ...]
-    instances: tuple[str, ...]  # service * instances per service + number
+    per_service: int
+    instances: tuple[str, ...]  # number service * per_service + i is instance i of a service
 
 
 def build_world(settings: GeneratorSettings) -> World:
@@ -124,7 +126,7 @@ def build_world(settings: GeneratorSettings) -> World:
         for service, tag in zip(services, rng.integers(0, 1 << 16, count), strict=True)
         for number in range(settings.instances)
     )
-    return World(services, instances)
+    return World(services, settings.instances, instances)
 
 
 def zipf(count: int, exponent: float = 1.1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -132,6 +134,18 @@ def zipf(count: int, exponent: float = 1.1) -> np.ndarray[tuple[int], np.dtype[n
     weights = np.arange(1, count + 1, dtype=np.float64) ** -exponent
     shares: np.ndarray[tuple[int], np.dtype[np.float64]] = weights / weights.sum()
     return shares
+
+
+def resource_maps(world: World) -> pa.Array:
+    """Return the resource attributes of every instance."""
+    rows = [
+        [
+            ("host.name", f"node-{number % 16:02d}"),
+            ("telemetry.sdk.language", world.services[number // world.per_service].language),
+        ]
+        for number in range(len(world.instances))
+    ]
+    return pa.array(rows, pa.map_(pa.string(), pa.string()))
 
 
 def endpoint_texts(service: Service, number: int) -> dict[str, str]:

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import PenstockError
+from penstock.generate.logs import generate_logs
+from penstock.generate.points import generate_points
 from penstock.generate.spans import generate_spans
 from penstock.telemetry import SIGNALS, Signal
 
@@ -27,6 +29,8 @@ __all__ = ["GeneratedSummary", "LandingError", "write_landing"]
 _ROW_GROUP = 131_072
 _GENERATORS: Mapping[Signal, Callable[[GeneratorSettings], Iterator[pa.Table]]] = {
     Signal.SPANS: generate_spans,
+    Signal.POINTS: generate_points,
+    Signal.LOGS: generate_logs,
 }
 # Every value of these differs, or nearly: a dictionary would only be built to be thrown away.
 _PLAIN = {"trace_id", "span_id", "parent_span_id", "start_ns", "end_ns", "time_ns", "observed_ns"}
@@ -59,7 +63,7 @@ def write_landing(
     Files of former runs stay. *progress* is told, now and then, the rows written and those in all.
     """
     landing = _Landing(Path(folder), settings, progress)
-    for signal in _GENERATORS:
+    for signal in Signal:
         landing.write(signal)
     return GeneratedSummary(
         spans=landing.rows[Signal.SPANS],

@@ -12,11 +12,13 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LIMITS", "MOST_JOURNEYS", "GeneratorSettings"]
+__all__ = ["LIMITS", "SHARES", "GeneratorSettings"]
 
 MINUTE = 60.0
 NS = 1_000_000_000
-MOST_JOURNEYS = 50_000  # services x endpoints; each is planned once, in Python
+# Each endpoint and each instance is planned once, in Python: more of them would take minutes.
+MOST_ENDPOINTS = 50_000
+MOST_INSTANCES = 100_000
 
 # Whole numbers, by field: the least and the most that is allowed.
 LIMITS = {
@@ -30,7 +32,7 @@ LIMITS = {
     "points": (0, 1_000_000),
     "logs": (0, 10_000_000_000),
 }
-_SHARES = ("late", "error_rate")
+SHARES = ("late", "error_rate")  # numbers from 0 to 1
 _MOST_LATENESS = 7 * 24 * 60 * MINUTE
 
 
@@ -71,15 +73,11 @@ class GeneratorSettings:
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():
             _check_whole(name, getattr(self, name), least, most)
-        for name in _SHARES:
+        for name in SHARES:
             _check_range(name, getattr(self, name), 0.0, 1.0)
         _check_range("lateness", self.lateness, MINUTE, _MOST_LATENESS)
-        if self.services * self.endpoints > MOST_JOURNEYS:
-            msg = (
-                f"services ({self.services}) times endpoints ({self.endpoints}) must not be above "
-                f"{MOST_JOURNEYS:,}: ask for fewer of either"
-            )
-            raise ConfigError(msg)
+        _check_product(self, "endpoints", MOST_ENDPOINTS)
+        _check_product(self, "instances", MOST_INSTANCES)
         end = self.wall_clock() // MINUTE * MINUTE if self.end is None else self.end
         earliest = self.minutes * MINUTE + self.lateness  # no row may lie before 1970
         _check_range("end", end, earliest, 4e9)
@@ -129,4 +127,14 @@ def _check_range(name: str, value: object, least: float, most: float) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (is_number and math.isfinite(value) and least <= value <= most):  # type: ignore[arg-type,operator] # a number
         msg = f"{name} must be a number from {least:,g} to {most:,g}, not {value!r}"
+        raise ConfigError(msg)
+
+
+def _check_product(settings: GeneratorSettings, name: str, most: int) -> None:
+    each = getattr(settings, name)
+    if settings.services * each > most:
+        msg = (
+            f"services ({settings.services}) times {name} ({each}) must be at most {most:,}: "
+            "ask for fewer of either"
+        )
         raise ConfigError(msg)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.generate._catalogue import TEXTS, Catalogue, Flags, Floats, Integers, build_catalogue
+from penstock.generate._catalogue import Catalogue, Flags, Floats, Integers, build_catalogue
 from penstock.generate._steps import NOWHERE
 from penstock.generate._tables import cut
 from penstock.telemetry import SPANS, StatusCode
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.generate.settings import GeneratorSettings
 
-__all__ = ["BLOCK", "generate_spans"]
+__all__ = ["BLOCK", "SpanBlocks", "generate_spans"]
 
 BLOCK = 32_768  # rows; larger ones leave the processor's caches and take longer for each row
 _EVERY = 4  # one journey in so many is taken in turn, so that rare ones come up in every minute
@@ -56,14 +56,24 @@ class _Rows:
 
 def generate_spans(settings: GeneratorSettings) -> Iterator[pa.Table]:
     """Yield tables of spans (:data:`penstock.telemetry.SPANS`), one for each file."""
-    return cut(_blocks(settings), settings.rows_per_file)
+    blocks = SpanBlocks(settings)
+    return cut(map(blocks.make, range(len(blocks))), settings.rows_per_file)
 
 
-def _blocks(settings: GeneratorSettings) -> Iterator[pa.RecordBatch]:
-    catalogue = build_catalogue(settings)
-    for number, start in enumerate(range(0, settings.spans, BLOCK)):
-        rows = min(BLOCK, settings.spans - start)
-        yield _block(settings, catalogue, number, rows)
+class SpanBlocks:
+    """All spans of *settings*, to be made block by block in any order."""
+
+    def __init__(self, settings: GeneratorSettings) -> None:
+        self._settings = settings
+        self._catalogue = build_catalogue(settings)
+
+    def __len__(self) -> int:
+        return (self._settings.spans + BLOCK - 1) // BLOCK
+
+    def make(self, number: int) -> pa.RecordBatch:
+        """Return block *number*; the last one may be short."""
+        count = min(BLOCK, self._settings.spans - number * BLOCK)
+        return _block(self._settings, self._catalogue, number, count)
 
 
 def _block(
@@ -74,8 +84,8 @@ def _block(
     rows = _Rows(rows.step[:count], rows.journey[:count], rows.first, rows.lane)
     transit = _transit(rng, catalogue, rows)
     start, end = _times(rng, settings, catalogue, rows, (number * BLOCK, transit))
-    columns = {name: catalogue.columns[name].take(pa.array(rows.step)) for name in TEXTS}
-    columns["kind"] = catalogue.kind.take(pa.array(rows.step))
+    index = pa.array(rows.step)
+    columns = {name: column.take(index) for name, column in catalogue.columns.items()}
     columns["start_ns"], columns["end_ns"] = pa.array(start), pa.array(end)
     columns["links"] = pa.nulls(count, pa.string())
     columns["transmission_latency"] = pa.array(
