@@ -60,6 +60,11 @@ class Retention:
     day: int = 365
     records: int = 3
 
+    def oldest(self, granularity: Granularity, now: float) -> int:
+        """Return the oldest bucket that is kept at *now* (seconds since 1970)."""
+        days = {"minute": self.minute, "hour": self.hour, "day": self.day}[granularity.value]
+        return int((now - days * 86_400) // (granularity.minutes * 60))
+
 
 @dataclass(frozen=True, slots=True)
 class Catalogued:
@@ -159,7 +164,8 @@ class Transaction(Protocol):
         """Add READINGS of cumulative series; return by how much each minute changes for it.
 
         The table returned has the columns metric, entity, bucket (minutes), slot, delta: a late
-        reading moves part of an increase from a later minute to an earlier one.
+        reading moves part of an increase from a later minute to an earlier one. The minute of
+        every reading is listed, with the delta 0 where nothing was added.
         """
         ...
 

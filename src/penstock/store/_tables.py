@@ -1,0 +1,135 @@
+"""Arrow tables on their way into a store, in the form in which both databases take them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.aggregation.partials import ENTITIES, FACTS, METERS, READINGS, TOPN
+from penstock.metrics.sources import METER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "CHANGES",
+    "entity_rows",
+    "meter_rows",
+    "reading_rows",
+    "split_facts",
+    "topn_rows",
+]
+
+CHANGES = pa.schema(
+    [
+        ("metric", pa.int64()),
+        ("entity", pa.int64()),
+        ("bucket", pa.int32()),
+        ("slot", pa.string()),
+        ("delta", pa.float64()),
+    ]
+)
+
+# The parts of an entity as one text. They stay apart in the column beside it.
+_BETWEEN_PARTS = " | "
+
+_WIDE = pa.schema([*FACTS, ("slots", pa.string()), ("sums", pa.string())])
+_PLAIN = ("metric", "bucket", "entity", "count", "total", "base")
+_REST = ("real", "low", "high", "last", "last_at", "slots", "sums")
+_ORDER = [("metric", "ascending"), ("bucket", "ascending"), ("entity", "ascending")]
+
+
+def split_facts(facts: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of *facts* by the columns they use, with the name of their statement.
+
+    Most rows have whole sums only; the others have slots too, or anything.
+    """
+    facts = _conform(facts, _WIDE)
+    full = _is_full(facts)
+    slotted = pc.and_not(pc.is_valid(facts["slots"]), full)
+    plain = pc.and_not(pc.is_null(facts["slots"]), full)
+    for statement, mask, columns in (
+        ("merge_plain", plain, _PLAIN),
+        ("merge_slots", slotted, (*_PLAIN, "slots")),
+        ("merge_full", full, (*_PLAIN, *_REST)),
+    ):
+        rows = facts.select(columns).filter(mask)
+        if rows.num_rows:
+            if statement == "merge_full":
+                rows = _without_nan(rows)
+            # Neighbours in the key lie on the same page.
+            yield statement, rows.sort_by(_ORDER)
+
+
+def _is_full(facts: pa.Table) -> pa.ChunkedArray:
+    mask = pc.fill_null(pc.not_equal(facts["real"], 0.0), fill_value=False)
+    for name in ("low", "high", "last", "last_at", "sums"):
+        if facts[name].null_count < facts.num_rows:
+            mask = pc.or_(mask, pc.is_valid(facts[name]))
+    return mask
+
+
+def _without_nan(facts: pa.Table) -> pa.Table:
+    """Make extremes and last values null that are not a number: nothing compares with them."""
+    for name in ("low", "high", "last"):
+        column = facts[name]
+        number = pc.if_else(pc.is_nan(column), None, column)
+        facts = facts.set_column(facts.column_names.index(name), name, number)
+    is_last = pc.and_(pc.is_valid(facts["last"]), pc.is_valid(facts["last_at"]))
+    for name in ("last", "last_at"):
+        known = pc.if_else(is_last, facts[name], None)
+        facts = facts.set_column(facts.column_names.index(name), name, known)
+    return facts
+
+
+def entity_rows(entities: pa.Table) -> pa.Table:
+    """Return entity, scope, parts as JSON, and the name for people."""
+    entities = _conform(entities, ENTITIES)
+    parts = entities["parts"].to_pylist()
+    return pa.table(
+        {
+            "entity": entities["entity"],
+            "scope": entities["scope"],
+            "parts": pa.array((as_json(part) for part in parts), pa.string()),
+            "name": pa.array((_BETWEEN_PARTS.join(part) for part in parts), pa.string()),
+        }
+    )
+
+
+def meter_rows(meters: pa.Table) -> pa.Table:
+    """Return meters as rows of the catalogue."""
+    meters = _conform(meters, METERS)
+    return pa.table(
+        {
+            "metric": meters["metric"],
+            "name": meters["name"],
+            "scope": pa.array([METER] * meters.num_rows, pa.string()),
+            "function": meters["function"],
+            "definition": pa.array([""] * meters.num_rows, pa.string()),
+            "unit": pc.fill_null(meters["unit"], ""),
+        }
+    )
+
+
+def topn_rows(topn: pa.Table) -> pa.Table:
+    """Return slow statements, key first."""
+    columns = ("kind", "entity", "bucket", "trace_id", "span_id")
+    return _conform(topn, TOPN).select([*columns, "latency", "started_ns", "statement"])
+
+
+def reading_rows(readings: pa.Table) -> pa.Table:
+    """Return readings without those that are not a number, which no reading can follow."""
+    readings = _conform(readings, READINGS)
+    return readings.filter(pc.invert(pc.is_nan(readings["value"])))
+
+
+def as_json(value: object) -> str:
+    """Return *value* as compact JSON text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    return table.select(schema.names).cast(schema)

@@ -1,0 +1,96 @@
+-- From readings of cumulative series to what each minute adds. Every reading keeps its own delta,
+-- so a batch only looks at the readings it brings and at the one after each of them.
+
+-- name: stage_reading
+CREATE TEMP TABLE IF NOT EXISTS stage_reading (
+    metric INTEGER, entity INTEGER, slot TEXT, time_ns INTEGER, start_ns INTEGER, value REAL
+);
+
+-- name: stage_change
+CREATE TEMP TABLE IF NOT EXISTS stage_change (
+    metric INTEGER, entity INTEGER, slot TEXT, time_ns INTEGER,
+    before REAL, delta REAL, follows INTEGER
+);
+
+-- name: readings_forget
+-- Before the oldest reading there were others, which have expired: what lies between cannot be
+-- told any more. The increase stays where it was counted.
+DELETE FROM stage_reading
+WHERE time_ns <= (
+    SELECT CASE WHEN oldest.follows THEN oldest.time_ns END
+    FROM reading AS oldest
+    WHERE oldest.metric = stage_reading.metric
+        AND oldest.entity = stage_reading.entity
+        AND oldest.slot = stage_reading.slot
+    ORDER BY oldest.time_ns
+    LIMIT 1
+);
+
+-- name: readings_add
+INSERT INTO reading AS kept
+    (metric, entity, slot, time_ns, start_ns, value, delta, follows)
+SELECT metric, entity, slot, time_ns, start_ns, value, 0.0, 0
+FROM stage_reading WHERE true
+ON CONFLICT (metric, entity, slot, time_ns) DO UPDATE SET
+    start_ns = excluded.start_ns,
+    value = excluded.value
+WHERE (excluded.value, excluded.start_ns) > (kept.value, kept.start_ns);
+
+-- name: readings_compare
+INSERT INTO stage_change (metric, entity, slot, time_ns, before, delta, follows)
+WITH affected AS (
+    SELECT metric, entity, slot, time_ns FROM stage_reading
+    UNION
+    SELECT metric, entity, slot, (
+        SELECT min(later.time_ns)
+        FROM reading AS later
+        WHERE later.metric = stage_reading.metric
+            AND later.entity = stage_reading.entity
+            AND later.slot = stage_reading.slot
+            AND later.time_ns > stage_reading.time_ns
+    )
+    FROM stage_reading
+)
+SELECT
+    own.metric, own.entity, own.slot, own.time_ns, own.delta,
+    CASE
+        WHEN earlier.time_ns IS NULL THEN
+            CASE
+                WHEN own.start_ns <> 0 AND own.time_ns - own.start_ns <= :fresh_ns THEN own.value
+                ELSE 0.0
+            END
+        WHEN own.value < earlier.value THEN own.value
+        WHEN own.start_ns <> earlier.start_ns AND own.start_ns <> 0 AND earlier.start_ns <> 0
+            THEN own.value
+        ELSE own.value - earlier.value
+    END,
+    earlier.time_ns IS NOT NULL
+FROM affected
+CROSS JOIN reading AS own USING (metric, entity, slot, time_ns)
+LEFT JOIN reading AS earlier
+    ON earlier.metric = own.metric
+    AND earlier.entity = own.entity
+    AND earlier.slot = own.slot
+    AND earlier.time_ns = (
+        SELECT max(nearest.time_ns)
+        FROM reading AS nearest
+        WHERE nearest.metric = own.metric
+            AND nearest.entity = own.entity
+            AND nearest.slot = own.slot
+            AND nearest.time_ns < own.time_ns
+    );
+
+-- name: readings_update
+UPDATE reading SET delta = stage_change.delta, follows = stage_change.follows
+FROM stage_change
+WHERE reading.metric = stage_change.metric
+    AND reading.entity = stage_change.entity
+    AND reading.slot = stage_change.slot
+    AND reading.time_ns = stage_change.time_ns;
+
+-- name: readings_changes
+SELECT
+    metric, entity, time_ns / 60000000000 AS bucket, slot, sum(delta - before) AS delta
+FROM stage_change
+GROUP BY metric, entity, bucket, slot
+ORDER BY metric, entity, bucket, slot;
