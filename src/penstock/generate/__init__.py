@@ -1,10 +1,17 @@
 """Made-up telemetry that looks like that of a real system, for demonstrations and measurements."""
 
-from penstock.generate.landing import GeneratedSummary, LandingError, write_landing
-from penstock.generate.logs import generate_logs
-from penstock.generate.points import generate_points
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from penstock.generate.settings import GeneratorSettings
-from penstock.generate.spans import generate_spans
+
+if TYPE_CHECKING:
+    from penstock.generate.landing import GeneratedSummary, LandingError, write_landing
+    from penstock.generate.logs import generate_logs
+    from penstock.generate.points import generate_points
+    from penstock.generate.spans import generate_spans
 
 __all__ = [
     "GeneratedSummary",
@@ -15,3 +22,21 @@ __all__ = [
     "generate_spans",
     "write_landing",
 ]
+
+# Loaded when they are asked for: the command line reads the settings' limits for its help, which
+# has to work without numpy and pyarrow.
+_MODULES = {
+    "GeneratedSummary": "landing",
+    "LandingError": "landing",
+    "generate_logs": "logs",
+    "generate_points": "points",
+    "generate_spans": "spans",
+    "write_landing": "landing",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - as different as what is exported
+    if name not in _MODULES:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
