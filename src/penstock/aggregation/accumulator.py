@@ -101,8 +101,8 @@ class Accumulator:
             self._left_out[cause] += rows
 
     def finish(self) -> Partials:
-        """Return all that has gathered, one row per key."""
-        self._compact()
+        """Return all that has gathered; a key may have several rows."""
+        self._gather()
         entities = [(key, *names) for names, key in self._ids.items()]
         meters = [(metric, *texts) for metric, texts in self._meters.items()]
         return Partials(
@@ -116,6 +116,12 @@ class Accumulator:
         )
 
     def _compact(self) -> None:
+        self._gather()
+        self._facts = [combine_facts(_concatenated(self._facts, FACTS))]
+        self._slots = [combine_slots(_concatenated(self._slots, SLOTS))]
+        self._rows = 0
+
+    def _gather(self) -> None:
         if self._pending:
             columns = {name: np.concatenate(parts) for name, parts in self._pending.items()}
             self._pending.clear()
@@ -126,9 +132,6 @@ class Accumulator:
                 for name, column in columns.items()
             }
             self._facts.append(_table(arrays, FACTS))
-        self._facts = [combine_facts(_concatenated(self._facts, FACTS))]
-        self._slots = [combine_slots(_concatenated(self._slots, SLOTS))]
-        self._rows = 0
 
 
 def _whole_or_real(column: NDArray[Any], kind: pa.DataType) -> pa.Array:

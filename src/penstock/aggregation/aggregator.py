@@ -106,7 +106,7 @@ class Aggregator:
         return batch.filter(pa.array(kept))
 
     def finish(self) -> Partials:
-        """Return what has been added, one row per key."""
+        """Return what has been added; a key may have several rows."""
         return self._into.finish()
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CACHES", "Column", "Selection", "SpanFrame", "cache_operation"]
 
-Column: TypeAlias = Texts | Numbers | Flags
+Column: TypeAlias = "Texts | Numbers | Flags"
 
 NS_PER_MS = 1_000_000
 NS_PER_MINUTE = 60_000_000_000

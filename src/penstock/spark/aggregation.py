@@ -8,30 +8,30 @@ import socket
 import threading
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.clock import SYSTEM_CLOCK, wall_time
 from penstock.errors import JobError, MetricChangedError
 from penstock.land.folder import LandingFolder
 from penstock.spark.identity import identify
-from penstock.spark.job import JobSettings, MicroBatches, as_job_error
+from penstock.spark.job import JobSettings, MicroBatches, Setting, as_job_error
 from penstock.spark.lease import HeldLease
 from penstock.spark.session import SessionSettings, start_session
 from penstock.store.contract import Catalogued
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.clock import Clock
     from penstock.metrics.definitions import Metric
     from penstock.spark.job import BatchReport
     from penstock.store.contract import MetricStore
 
-__all__ = ["Aggregation", "AggregationConfig", "define_metrics"]
+__all__ = ["Aggregation", "AggregationConfig", "Watcher", "define_metrics"]
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,18 @@ class AggregationConfig:
     replace_changed: bool = False
     job: JobSettings = field(default_factory=JobSettings)
     session: SessionSettings = field(default_factory=SessionSettings)
+    now: Callable[[], float] = wall_time
+    clock: Clock = SYSTEM_CLOCK
+
+
+class Watcher:
+    """Is told how the run goes; does nothing by itself."""
+
+    def batch(self, report: BatchReport) -> None:
+        """Take note of a finished micro-batch; called from the query's thread."""
+
+    def tick(self) -> None:
+        """Take note that time passes; called several times a second from the main thread."""
 
 
 class Aggregation:
@@ -63,19 +75,14 @@ class Aggregation:
         config: AggregationConfig,
         store: MetricStore,
         metrics: Sequence[Metric],
-        *,
-        on_report: Callable[[BatchReport], None] = lambda _: None,
-        on_tick: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = wall_time,
-        clock: Clock = SYSTEM_CLOCK,
+        watcher: Watcher | None = None,
     ) -> None:
         self._config = config
         self._store = store
         self._metrics = tuple(metrics)
-        self._on_report = on_report
-        self._on_tick = on_tick
-        self._now = now
-        self._clock = clock
+        self._watcher = watcher or Watcher()
+        self._now = config.now
+        self._clock = config.clock
         self._landing = LandingFolder(config.landing)
         self._stopped = threading.Event()
         self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
@@ -93,17 +100,16 @@ class Aggregation:
                 self._config.checkpoint, self._store, adopt=self._config.new_checkpoint
             )
             define_metrics(self._store, self._metrics, replace=self._config.replace_changed)
-            batches = MicroBatches(
-                self._landing,
-                self._store,
-                self._metrics,
-                identity,
-                self._config.job,
+            setting = Setting(
+                landing=self._landing,
+                store=self._store,
+                metrics=self._metrics,
+                identity=identity,
                 holder=self._holder,
                 now=self._now,
                 clock=self._clock,
-                on_report=self._on_report,
             )
+            batches = MicroBatches(setting, self._config.job, self._watcher.batch)
             spark = session or start_session(self._config.session)
             try:
                 self._watch(self._started(spark, batches), batches, lease)
@@ -136,7 +142,7 @@ class Aggregation:
     def _watch(self, query: StreamingQuery, batches: MicroBatches, lease: HeldLease) -> None:
         expire_at = self._clock.now()
         while query.isActive and not self._stopped.wait(_LOOK_EVERY) and lease.lost is None:
-            self._on_tick()
+            self._watcher.tick()
             if self._clock.now() >= expire_at:
                 self._expire()
                 expire_at = self._clock.now() + _EXPIRE_EVERY

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from penstock.spark.identity import Identity
     from penstock.store.contract import MetricStore
 
-__all__ = ["BatchReport", "JobSettings", "MicroBatches"]
+__all__ = ["BatchReport", "JobSettings", "MicroBatches", "Setting", "as_job_error"]
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts to reach the store
 
@@ -61,6 +62,19 @@ class JobSettings:
     retention: Retention = field(default_factory=Retention)
     patience: float = 300.0
     keep_consumed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a job works with: where from, where to, as whom, and by which clocks."""
+
+    landing: LandingFolder
+    store: MetricStore
+    metrics: tuple[Metric, ...]
+    identity: Identity
+    holder: str
+    now: Callable[[], float] = wall_time
+    clock: Clock = SYSTEM_CLOCK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,26 +96,19 @@ class MicroBatches:
 
     def __init__(
         self,
-        landing: LandingFolder,
-        store: MetricStore,
-        metrics: tuple[Metric, ...],
-        identity: Identity,
+        setting: Setting,
         settings: JobSettings,
-        *,
-        holder: str,
-        now: Callable[[], float] = wall_time,
-        clock: Clock = SYSTEM_CLOCK,
         on_report: Callable[[BatchReport], None] = lambda _: None,
     ) -> None:
-        self._landing = landing
-        self._store = store
-        self._metrics = metrics
-        self._identity = identity
+        self._landing = setting.landing
+        self._store = setting.store
+        self._metrics = setting.metrics
+        self._checkpoint = setting.identity.checkpoint
+        self._now = setting.now
+        self._clock = setting.clock
         self._settings = settings
-        self._now = now
-        self._clock = clock
         self._on_report = on_report
-        self._merger = Merger(store, holder, settings.aggregation.max_entities)
+        self._merger = Merger(setting.store, setting.holder, settings.aggregation.max_entities)
         self._condition = threading.Condition()
         self._is_stopping = False
         self.failure: BaseException | None = None
@@ -125,7 +132,7 @@ class MicroBatches:
 
     def _process(self, frame: DataFrame, batch: int) -> None:
         started = self._clock.now()
-        entry = self._patiently(lambda: self._store.committed(self._identity.checkpoint, batch))
+        entry = self._patiently(lambda: self._store.committed(self._checkpoint, batch))
         if entry is not None:
             self._landing.retire(entry.files)
             self._on_report(_again(batch, entry, self._clock.now() - started))
@@ -178,7 +185,7 @@ class MicroBatches:
     ) -> Mapping[str, int]:
         if partials is None:  # not one file could be read
             return {}
-        entry = LedgerEntry(self._identity.checkpoint, batch, self._now(), names)
+        entry = LedgerEntry(self._checkpoint, batch, self._now(), names)
 
         def attempt() -> Mapping[str, int]:
             # The answer to an earlier attempt may have been lost, not the commit.
@@ -195,7 +202,7 @@ class MicroBatches:
                 log.warning("job.file_rejected: %s: %s", file.name, file.error)
                 self._landing.reject(file.name, file.error)
 
-    def _patiently(self, attempt: Callable[[], Any]) -> Any:  # noqa: ANN401 # whatever it returns
+    def _patiently(self, attempt: Callable[[], T]) -> T:
         """Repeat *attempt* while the store cannot be reached, until patience runs out."""
         deadline = self._clock.now() + self._settings.patience
         pause = _FIRST_PAUSE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from penstock.clock import SYSTEM_CLOCK, wait_until
 from penstock.errors import LeaseLostError, StoreError
@@ -39,7 +39,7 @@ class HeldLease:
         self.lost: LeaseLostError | None = None
         self._thread = threading.Thread(target=self._renew, name="penstock-lease", daemon=True)
 
-    def __enter__(self) -> HeldLease:
+    def __enter__(self) -> Self:
         self._store.acquire(self._holder, LEASE_SECONDS)
         self._thread.start()
         return self
