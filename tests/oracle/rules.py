@@ -103,7 +103,7 @@ def _test(comparison: Operator, right: Literal | tuple[Literal, ...]) -> Callabl
     """Return the comparison of a value that is not null with the constant *right*."""
     if isinstance(right, tuple):
         assert comparison is Operator.IN
-        choices = [_constant(choice) for choice in right if choice is not None]
+        choices = [_constant(choice) for choice in right]
         return lambda value: value in choices
     constant = _constant(right)
     if comparison is Operator.LIKE:

@@ -307,6 +307,141 @@ def test_every_source_has_the_attributes_that_rules_may_name() -> None:
         assert one.entity == tuple(one.read(name) for name in source.entity), one.source
 
 
+CALL = {
+    "latency": 30,
+    "status": True,
+    "httpResponseStatusCode": 200,
+    "rpcStatusCode": 3,
+    "type": "HTTP",
+}
+SERVER = span(
+    SpanKind.SERVER,
+    latency=30,
+    peer_service="web",
+    peer_instance="web-1",
+    peer_endpoint="GET /cart",
+    http_method="GET",
+    http_route="/items",
+    http_status_code=200,
+    rpc_status_code=3,
+)
+CLIENT = span(
+    SpanKind.CLIENT,
+    latency=30,
+    server_address="host",
+    db_statement="GET a",
+    db_namespace="1",
+    messaging_operation="receive",
+    messaging_destination="orders",
+    transmission_latency=4,
+)
+ATTRIBUTES = [
+    (
+        "Service",
+        SERVER,
+        {"name": "shop", "serviceInstanceName": "shop-1", "endpointName": "GET /items", **CALL},
+    ),
+    (
+        "ServiceInstance",
+        SERVER,
+        {"serviceName": "shop", "name": "shop-1", "endpointName": "GET /items", **CALL},
+    ),
+    (
+        "Endpoint",
+        SERVER,
+        {"serviceName": "shop", "name": "GET /items", "serviceInstanceName": "shop-1", **CALL},
+    ),
+    *(
+        (
+            source,
+            SERVER,
+            {
+                "sourceServiceName": "web",
+                "sourceServiceInstanceName": "web-1",
+                "destServiceName": "shop",
+                "destServiceInstanceName": "shop-1",
+                "endpoint": "GET /items",
+                "detectPoint": "SERVER",
+                **CALL,
+            },
+        )
+        for source in ("ServiceRelation", "ServiceInstanceRelation")
+    ),
+    (
+        "EndpointRelation",
+        SERVER,
+        {
+            "serviceName": "web",
+            "serviceInstanceName": "web-1",
+            "endpoint": "GET /cart",
+            "childServiceName": "shop",
+            "childServiceInstanceName": "shop-1",
+            "childEndpoint": "GET /items",
+            "rpcLatency": 30,
+            "detectPoint": "SERVER",
+            **CALL,
+        },
+    ),
+    (
+        "DatabaseAccess",
+        CLIENT | {"db_system": "mysql", "db_operation": "SELECT"},
+        {
+            "name": "host",
+            "serviceName": "shop",
+            "databaseType": "mysql",
+            "namespace": "1",
+            "operation": "SELECT",
+            "latency": 30,
+            "status": True,
+        },
+    ),
+    (
+        "CacheAccess",
+        CLIENT | {"db_system": "redis"},
+        {
+            "name": "host",
+            "serviceName": "shop",
+            "cacheType": "redis",
+            "command": "GET",
+            "operation": "Read",
+            "latency": 30,
+            "status": True,
+        },
+    ),
+    (
+        "MQEndpointAccess",
+        CLIENT | {"messaging_system": "kafka"},
+        {
+            "name": "host",
+            "endpoint": "orders",
+            "serviceName": "shop",
+            "brokerType": "kafka",
+            "transmissionLatency": 4,
+            "operation": "Consume",
+            "latency": 30,
+            "status": True,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("source", "columns", "expected"), ATTRIBUTES)
+def test_a_row_has_the_attributes_of_its_source(
+    source: str, columns: dict[str, Any], expected: dict[str, object]
+) -> None:
+    """Each with its value; `tags` is read from the span."""
+    found = row(source, columns)
+    assert found.attributes == expected
+    assert found.read("tags") == Span(columns).tags
+
+
+def test_a_broker_has_the_attributes_of_its_endpoint_but_one() -> None:
+    """MQAccess does not know the destination."""
+    columns = CLIENT | {"messaging_system": "kafka"}
+    expected = row("MQEndpointAccess", columns).attributes
+    assert row("MQAccess", columns).attributes | {"endpoint": "orders"} == expected
+
+
 def test_the_word_lists_are_those_of_the_document() -> None:
     """Caches, reads and writes are listed in the conventions, and nowhere else."""
     text = CONVENTIONS.read_text(encoding="utf-8")
