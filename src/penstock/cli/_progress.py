@@ -90,10 +90,8 @@ class AggregationProgress(Watcher):
         if not self._batches:
             return f"nothing to merge: no new files in {self._landing.root}"
         rate = self._rows / self._busy if self._busy else 0.0
-        lines = [
-            f"merged {self._rows:,} rows from {self._files:,} files in {self._batches:,} batches, "
-            f"{self._busy:.1f} s ({rate:,.0f} rows/s)"
-        ]
+        merged = f"merged {self._rows:,} rows from {self._files:,} files"
+        lines = [f"{merged} in {self._batches:,} batches, {self._busy:.1f} s ({rate:,.0f} rows/s)"]
         if self._rejected:
             lines.append(
                 f"set aside {self._rejected:,} files that could not be read: see "

@@ -8,13 +8,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.cli import bench
+from penstock.cli import aggregate, bench, generate, metrics
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
+FAILED = 1
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
@@ -27,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         code: int = options.run(options)
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         # Queues still drain when the interpreter ends; a second Ctrl-C must not disturb that.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -40,11 +45,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock",
         description="Partitioned, typed batch queues and the telemetry pipeline built on them.",
-        epilog="Exit codes: 0 done, 1 a goal was missed, 2 wrong usage, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 failed (or a goal was missed), 2 wrong usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    bench.add_parser(commands)
+    for command in (generate, aggregate, metrics, bench):
+        command.add_parser(commands)
     return parser
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.clock import SYSTEM_CLOCK, wall_time
@@ -99,7 +99,7 @@ class Aggregation:
             identity = identify(
                 self._config.checkpoint, self._store, adopt=self._config.new_checkpoint
             )
-            define_metrics(self._store, self._metrics, replace=self._config.replace_changed)
+            define_metrics(self._store, self._metrics, may_replace=self._config.replace_changed)
             setting = Setting(
                 landing=self._landing,
                 store=self._store,
@@ -110,7 +110,8 @@ class Aggregation:
                 clock=self._clock,
             )
             batches = MicroBatches(setting, self._config.job, self._watcher.batch)
-            spark = session or start_session(self._config.session)
+            log_file = self._config.checkpoint / "spark.log"
+            spark = session or start_session(replace(self._config.session, log_file=log_file))
             try:
                 self._watch(self._started(spark, batches), batches, lease)
                 self._expire()
@@ -168,8 +169,8 @@ class Aggregation:
 def define_metrics(store: MetricStore, metrics: Sequence[Metric], *, replace: bool = False) -> None:
     """Enter *metrics* into the store's catalogue.
 
-    Raises MetricChangedError if one stands for something else there, unless *replace*: then its
-    old values are deleted.
+    Raises MetricChangedError if one stands for something else there, unless *may_replace*: then
+    its old values are deleted.
     """
     known = store.catalogue()
     wanted = [
@@ -181,7 +182,7 @@ def define_metrics(store: MetricStore, metrics: Sequence[Metric], *, replace: bo
         for new in wanted
         if new.name in known and known[new.name].definition != new.definition
     ]
-    if changed and not replace:
+    if changed and not may_replace:
         raise MetricChangedError(
             "\n".join(
                 f"{new.name} is stored as {old.definition or old.function}, "

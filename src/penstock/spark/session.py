@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from penstock.errors import DependencyError
 from penstock.spark.java import ensure_java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -25,6 +27,7 @@ class SessionSettings:
 
     master: str = "local[*]"
     driver_memory: str = "1g"
+    log_file: Path | None = None  # what Spark itself has to say; None: standard error
     options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -42,8 +45,38 @@ def start_session(settings: SessionSettings) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName("penstock-aggregate")
     for name, value in {**_defaults(settings), **settings.options}.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    with _stderr_in(settings.log_file):
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            hint = f"; see {settings.log_file}" if settings.log_file else ""
+            raise DependencyError(
+                f"Spark did not start with --master {settings.master}: {_reason(error)}{hint}"
+            ) from error
     return session
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _stderr_in(path: Path | None) -> Iterator[None]:
+    """Let processes that are started inside the block write their standard error to *path*."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with path.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _defaults(settings: SessionSettings) -> dict[str, str]:
