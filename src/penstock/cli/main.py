@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.cli import aggregate, bench, generate, metrics
+from penstock.cli import aggregate, bench, generate, metrics, query, top
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock",
         description="Partitioned, typed batch queues and the telemetry pipeline built on them.",
-        epilog="Exit codes: 0 done, 1 failed (or a goal was missed), 2 wrong usage, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 failed or a goal was missed, 2 wrong usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (generate, aggregate, metrics, bench):
+    for command in (generate, aggregate, query, top, metrics, bench):
         command.add_parser(commands)
     return parser
 

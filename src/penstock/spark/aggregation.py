@@ -166,7 +166,9 @@ class Aggregation:
         log.info("job.expired: files=%d rows=%s", deleted, dict(with_store))
 
 
-def define_metrics(store: MetricStore, metrics: Sequence[Metric], *, replace: bool = False) -> None:
+def define_metrics(
+    store: MetricStore, metrics: Sequence[Metric], *, may_replace: bool = False
+) -> None:
     """Enter *metrics* into the store's catalogue.
 
     Raises MetricChangedError if one stands for something else there, unless *may_replace*: then
