@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.generate.settings import GeneratorSettings
 
 if TYPE_CHECKING:
-    from penstock.generate.landing import GeneratedSummary, LandingError, write_landing
+    from penstock.generate.landing import GeneratedSummary, write_landing
     from penstock.generate.logs import generate_logs
     from penstock.generate.points import generate_points
     from penstock.generate.spans import generate_spans
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "GeneratedSummary",
     "GeneratorSettings",
-    "LandingError",
     "generate_logs",
     "generate_points",
     "generate_spans",
@@ -27,7 +26,6 @@ __all__ = [
 # has to work without numpy and pyarrow.
 _MODULES = {
     "GeneratedSummary": "landing",
-    "LandingError": "landing",
     "generate_logs": "logs",
     "generate_points": "points",
     "generate_spans": "spans",

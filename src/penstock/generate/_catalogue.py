@@ -104,7 +104,7 @@ def _targets(
     """Return every endpoint behind the gateway, and how often it is asked for."""
     services = range(GATEWAY + 1, settings.services)
     targets = [(service, number) for service in services for number in range(settings.endpoints)]
-    weights = np.outer(zipf(len(services)), zipf(settings.endpoints)).ravel()
+    weights = np.outer(zipf(len(services), 1.5), zipf(settings.endpoints, 1.1)).ravel()
     return targets, weights
 
 

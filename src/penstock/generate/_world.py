@@ -129,7 +129,7 @@ def build_world(settings: GeneratorSettings) -> World:
     return World(services, settings.instances, instances)
 
 
-def zipf(count: int, exponent: float = 1.1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def zipf(count: int, exponent: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Return *count* shares that add up to 1 and fall as ranks do in nature."""
     weights = np.arange(1, count + 1, dtype=np.float64) ** -exponent
     shares: np.ndarray[tuple[int], np.dtype[np.float64]] = weights / weights.sum()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import PenstockError
+from penstock.errors import JobError
 from penstock.generate.logs import generate_logs
 from penstock.generate.points import generate_points
 from penstock.generate.spans import generate_spans
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Progress: TypeAlias = Callable[[int, int], None]
 
-__all__ = ["GeneratedSummary", "LandingError", "write_landing"]
+__all__ = ["GeneratedSummary", "write_landing"]
 
 _ROW_GROUP = 131_072
 _GENERATORS: Mapping[Signal, Callable[[GeneratorSettings], Iterator[pa.Table]]] = {
@@ -32,12 +32,10 @@ _GENERATORS: Mapping[Signal, Callable[[GeneratorSettings], Iterator[pa.Table]]] 
     Signal.POINTS: generate_points,
     Signal.LOGS: generate_logs,
 }
+# For readers that skip row groups by time; of texts, the extremes only take time to find.
+_MEASURED = ["start_ns", "end_ns", "time_ns", "kind"]
 # Every value of these differs, or nearly: a dictionary would only be built to be thrown away.
 _PLAIN = {"trace_id", "span_id", "parent_span_id", "start_ns", "end_ns", "time_ns", "observed_ns"}
-
-
-class LandingError(PenstockError, RuntimeError):
-    """A file could not be landed; the message names the folder, the cause and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +103,7 @@ class _Landing:
                 f"cannot write to the landing folder {folder}: {error.strerror or error}; make "
                 f"room or choose another folder (complete files stay: {len(self.files)})"
             )
-            raise LandingError(msg) from error
+            raise JobError(msg) from error
 
     def _land(self, signal: Signal, table: pa.Table, path: Path) -> None:
         # Readers pass over names that begin with a dot, Spark among them.
@@ -138,7 +136,13 @@ class _Landing:
 
 def _writer(signal: Signal, file: object) -> pq.ParquetWriter:
     schema = SIGNALS[signal]
-    return pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=_dictionaries(schema))
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        use_dictionary=_dictionaries(schema),
+        write_statistics=[name for name in _MEASURED if name in schema.names],
+    )
 
 
 def _dictionaries(schema: pa.Schema) -> list[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["generate_logs"]
 
 # Spans are made once more for their logs; a sample of the blocks will do.
-_FEWEST_PARTS = 16
+_MOST_BLOCKS = 16
 _ALONE = 0.3  # share of records that do not name their span
 _UNTIMED = 0.1  # share that nobody has noted the arrival of
 _ERROR = 17
@@ -37,16 +37,17 @@ def generate_logs(settings: GeneratorSettings) -> Iterator[pa.Table]:
 
 def _parts(settings: GeneratorSettings) -> Iterator[pa.RecordBatch]:
     """Yield the records in parts, each from one block of spans."""
+    if not settings.logs:
+        return
     # Without spans the records are of spans that nobody will see, and do not name them.
     blocks = SpanBlocks(settings if settings.spans else replace(settings, spans=BLOCK))
-    parts = max(-(-settings.logs // BLOCK), min(len(blocks), _FEWEST_PARTS))
+    parts = max(-(-settings.logs // BLOCK), min(len(blocks), _MOST_BLOCKS, settings.logs))
     for number in range(parts):
         count = settings.logs * (number + 1) // parts - settings.logs * number // parts
-        if count:
-            rng = np.random.Generator(np.random.SFC64([settings.seed, 4, number]))
-            spans = blocks.make(number * len(blocks) // parts)
-            rows = np.sort(rng.integers(0, spans.num_rows, count))
-            yield _records(rng, settings, spans.take(pa.array(rows)))
+        rng = np.random.Generator(np.random.SFC64([settings.seed, 4, number]))
+        spans = blocks.make(number * len(blocks) // parts)
+        rows = np.sort(rng.integers(0, spans.num_rows, count))
+        yield _records(rng, settings, spans.take(pa.array(rows)))
 
 
 def _records(

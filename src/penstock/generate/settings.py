@@ -17,7 +17,7 @@ __all__ = ["LIMITS", "SHARES", "GeneratorSettings"]
 MINUTE = 60.0
 NS = 1_000_000_000
 # Each endpoint and each instance is planned once, in Python: more of them would take minutes.
-MOST_ENDPOINTS = 50_000
+MOST_ENDPOINTS = 20_000
 MOST_INSTANCES = 100_000
 
 # Whole numbers, by field: the least and the most that is allowed.
