@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -113,4 +114,5 @@ def _whole(text: str) -> int | None:
 
 
 def _decimal(text: str) -> float | None:
-    return float(text) if _DECIMAL.fullmatch(text) else None
+    number = float(text) if _DECIMAL.fullmatch(text) else math.inf
+    return number if math.isfinite(number) else None

@@ -160,15 +160,18 @@ class _Target:
         self.into.facts(self.metric.id, **matches.keys(matches.present), **chosen)
 
     def emit_slots(self, slots: NDArray[Any], names: list[str], **sums: NDArray[Any]) -> None:
-        """Add the numbers of rows per group and slot; *slots* are codes into *names*."""
+        """Add the numbers of rows per group and slot.
+
+        *slots* are codes into *names*; a row with a negative one is in no slot.
+        """
         matches = self.matches
-        number, distinct = group_codes(
-            matches.groups * len(names) + slots, len(matches.counts) * len(names)
-        )
+        is_counted = slots >= 0
+        rows, slots = matches.groups[is_counted], slots[is_counted]
+        number, distinct = group_codes(rows * len(names) + slots, len(matches.counts) * len(names))
         groups, slot = np.divmod(distinct, len(names))
         counts = np.bincount(number, minlength=len(distinct))
         real = {
-            name: sums_by_group(number, weights.astype(np.float64), len(distinct))
+            name: sums_by_group(number, weights[is_counted].astype(np.float64), len(distinct))
             for name, weights in sums.items()
         }
         self.into.slots(
@@ -280,9 +283,7 @@ def _labels(target: _Target) -> tuple[NDArray[Any], list[str]]:
     (operand,) = target.metric.call.arguments
     column = operand_column(target.matches.rows, operand)  # type: ignore[arg-type] # checked rules
     texts = column if isinstance(column, Texts) else _as_texts(column)
-    # A row without a label is a row all the same.
-    codes = np.where(texts.codes >= 0, texts.codes, len(texts.values))
-    return target.matches.narrowed(codes), [*texts.values, "(none)"]
+    return target.matches.narrowed(texts.codes.astype(np.int64)), list(texts.values)
 
 
 def _as_texts(column: Numbers | NDArray[Any]) -> Texts:

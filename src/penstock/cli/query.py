@@ -136,7 +136,7 @@ def _as_table(values: list[tuple[SeriesRow, Any]], granularity: Granularity) -> 
     rows = [
         (
             bucket_text(row.bucket, granularity.minutes),
-            " › ".join(row.entity),
+            " / ".join(row.entity),
             *(_parts(value).get(label, "") for label in labels),
         )
         for row, value in values

@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
                 [
                     (
                         bucket_text(row.bucket, 1),
-                        " › ".join(row.entity),
+                        " / ".join(row.entity),
                         row.latency,
                         _shortened(row.statement),
                         row.trace_id,
