@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.metrics.conditions import check_condition
 from penstock.metrics.definitions import Call, Condition, Metric
-from penstock.metrics.diagnostics import closest, quoted, suggested
+from penstock.metrics.diagnostics import quoted, suggested
 from penstock.metrics.functions import FUNCTIONS, METER_FUNCTIONS
 from penstock.metrics.operands import decode_number, decode_text, described, resolve
 from penstock.metrics.sources import ENUMERATIONS, SOURCES, Type
@@ -58,6 +58,7 @@ _SYNONYMS = {
     "mean": "longAvg",
     **dict.fromkeys(("p50", "p75", "p90", "p95", "p99", "quantile", "median"), "percentile2(10)"),
 }
+_ATTRIBUTES = frozenset(name for source in SOURCES.values() for name in source.attributes) | {"tag"}
 _WIDER = {"longAvg": "doubleAvg", "max": "maxDouble", "min": "minDouble"}
 _LABELS = frozenset({Type.STRING, Type.LONG, Type.BOOL, *ENUMERATIONS})
 _OPERANDS: dict[str, tuple[frozenset[Type], ...]] = {
@@ -114,8 +115,10 @@ class _Check:
         name = value.path[0]
         source = SOURCES.get(name.text)
         if source is None:
-            message = f"unknown source {quoted(name.text)}"
-            self.findings.add(name.place, message, suggested(name.text, SOURCES, "sources are"))
+            remedy = suggested(name.text, SOURCES, "sources are")
+            if name.text in _ATTRIBUTES:
+                remedy = f"name the source first: Source.{name.text}"
+            self.findings.add(name.place, f"unknown source {quoted(name.text)}", remedy)
         return source
 
     def value(self, source: Source | None) -> Typed | None:
@@ -283,9 +286,7 @@ class _Arguments:
         message = f"argument {index + 1} of {name} must be {nouns}, "
         message += f"and {quoted(str(node))} is {described(found[1])}"
         fitting = [key for key, kind in sorted(self.source.attributes.items()) if kind in allowed]
-        match = closest(str(node), fitting)
-        remedy = f'did you mean "{match}"?' if match else f"choose one of {', '.join(fitting)}"
-        self.findings.add(node.place, message, remedy)
+        self.findings.add(node.place, message, f"choose one of: {', '.join(fitting)}")
         return None
 
     def _number(self, node: Number) -> int | float | None:

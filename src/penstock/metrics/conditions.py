@@ -142,6 +142,8 @@ class _Check:
         if self.kind in _NUMERIC:
             is_number = isinstance(value, str) and value.strip().lstrip("-").isdigit()
             return f"write {str(value).strip()} without quotes" if is_number else "write a number"
+        if self.kind is Type.STRING_LIST:
+            return 'write a text: "key:value"'
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return f'write "{value}", or cast the left side: (str->long){self.comparison.left}'
         return "write a text in double quotes"

@@ -88,7 +88,8 @@ def quoted(text: str) -> str:
     """Return *text* in quotes for a message: one line, not too long, only visible characters."""
     if len(text) > _LONGEST_QUOTE:
         text = text[: _LONGEST_QUOTE - 1] + "…"
-    return f'"{_visible(text)}"'
+    shown = _visible(text)
+    return shown if '"' in shown else f'"{shown}"'
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -173,7 +173,7 @@ def decode_text(text: Text, findings: Findings) -> str | None:
         if len(escape) == 1 and escape not in _ESCAPES:
             place = Place(text.place.line, text.place.column + match.start(), 2)
             known = " ".join(f"\\{sign}" for sign in _ESCAPES)
-            findings.add(place, f"unknown escape \\{escape}", f"escapes are {known} and \\u0000")
+            findings.add(place, f"unknown escape \\{escape}", f"escapes are {known} and \\uXXXX")
             return None
     decoded: str = json.loads(text.raw, strict=False)
     try:

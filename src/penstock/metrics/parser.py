@@ -142,25 +142,36 @@ class _Reading:
             except UnexpectedToken:
                 return self._give_up(start, at)
             if token.type == _SEMICOLON:
-                self.outline.statements.append(_Builder().transform(state.feed_eof(token)))
+                self._complete(state, token)
                 return at + 1
         return self._give_up(start, len(self.tokens))
 
+    def _complete(self, state: Any, last: Token) -> None:  # noqa: ANN401 - not annotated there
+        self.outline.statements.append(_Builder().transform(state.feed_eof(last)))
+
     def _give_up(self, start: int, at: int) -> int:
         """Report the error at token *at*; return where the next statement begins."""
-        if self.tokens[start].type == "NAME" and self._type(start + 1) == "_EQUALS":
-            self.outline.broken.append(str(self.tokens[start]))
+        # A rule that lacks its end may have taken the name of the next one for its own.
+        if at - 1 > start and self._is_first_of_line(at - 1) and self._is_definition(at - 1):
+            at -= 1
         state: Any = _language().parse_interactive()
         for token in self.tokens[start:at]:
             state.feed_token(token)
         accepted: set[str] = state.accepts()
         if self._lacks_semicolon(at, accepted):
-            self.findings.add(
-                self._end_of(at - 1), 'missing ";"', "every rule ends with a semicolon"
-            )
+            place, remedy = self._end_of(at - 1), "every rule ends with a semicolon"
+            self.findings.add(place, 'missing ";"', remedy)
+            semicolon = Token.new_borrow_pos(_SEMICOLON, ";", self.tokens[at - 1])
+            state.feed_token(semicolon)
+            self._complete(state, semicolon)
             return at
+        if self.tokens[start].type == "NAME" and self._type(start + 1) == "_EQUALS":
+            self.outline.broken.append(str(self.tokens[start]))
         self._report(at, accepted)
         return self._next_statement(max(at, start + 1))
+
+    def _is_definition(self, at: int) -> bool:
+        return (self._type(at + 1), self._type(at + 2)) == ("_EQUALS", "_FROM")
 
     def _type(self, at: int) -> str:
         return self.tokens[at].type if at < len(self.tokens) else _END
@@ -171,10 +182,11 @@ class _Reading:
 
     def _begins_statement(self, at: int) -> bool:
         """Whether what stands here can only be the beginning of a statement."""
-        types = tuple(self._type(at + offset) for offset in range(3))
-        if types[1:] == ("_EQUALS", "_FROM") or types[:2] == ("_DISABLE", "_LPAR"):
+        if self._is_definition(at):
             return True
-        return types[1] == "_EQUALS" and self._is_first_of_line(at)
+        if (self._type(at), self._type(at + 1)) == ("_DISABLE", "_LPAR"):
+            return True
+        return self._type(at + 1) == "_EQUALS" and self._is_first_of_line(at)
 
     def _is_first_of_line(self, at: int) -> bool:
         return self.tokens[at].line != self.tokens[at - 1].end_line
@@ -208,25 +220,31 @@ def _explained(token: Token, accepted: set[str]) -> tuple[str, str]:
         return 'unterminated text: its closing " is not on this line', 'close it with "'
     if token.type == "UNTERMINATED_COMMENT":
         return "unterminated comment", "close it with */"
-    hint = _HINTS.get(str(token), "")
-    if accepted == {"_EQUALS"} and token.type != "EQ":
-        hint = "the name of a metric consists of letters, digits and _; then comes ="
+    expected = f"expected {_choices(accepted)}"
+    remedy = _HINTS.get(str(token)) or _remedy(token, accepted)
     if token.type == "STRANGE":
-        return f"unexpected character {quoted(token)}", hint or f"expected {_choices(accepted)}"
-    message = f"expected {_choices(accepted)}, found {_shown(token)}"
-    return message, hint or _remedy(token, accepted)
+        return f"unexpected character {quoted(token)}", remedy or expected
+    return f"{expected}, found {quoted(token)}", remedy or _SHAPE
 
 
 def _remedy(token: Token, accepted: set[str]) -> str:
-    if token.type == "_EQUALS" and "EQ" in accepted:
-        return "compare with =="
-    if token.type == "EQ" and "_EQUALS" in accepted:
-        return "a metric is defined with a single ="
-    if token.type in _KEYWORDS and "NAME" in accepted:
-        return f'"{token}" is a word of the language; choose another name'
-    words = {_spelled(kind): kind for kind in accepted & _KEYWORDS}
-    match = closest(str(token), words) if token.type == "NAME" else None
-    return _SHAPE if match is None else f'did you mean "{match}"?'
+    """Return what to do about a mistake that is common enough to be recognised."""
+    kind, in_name = token.type, accepted == {"_EQUALS"}
+    is_word = kind in _KEYWORDS and "NAME" in accepted
+    mistakes = (
+        (kind == "EQ" and "_EQUALS" in accepted, "a metric is defined with a single ="),
+        (kind == "_EQUALS" and "EQ" in accepted, "compare with =="),
+        (in_name, "the name of a metric consists of letters, digits and _; then comes ="),
+        (kind == "NUMBER" and "_DISABLE" in accepted, "a name begins with a letter or _"),
+        (kind == "STRING" and accepted == {"NAME"}, "leave the quotes out"),
+        (is_word, f'"{token}" is a word of the language; choose another name'),
+    )
+    for is_made, remedy in mistakes:
+        if is_made:
+            return remedy
+    known = [_spelled(word) for word in accepted & _KEYWORDS]
+    match = closest(str(token), known) if kind == "NAME" else None
+    return "" if match is None else f'did you mean "{match}"?'
 
 
 def _choices(accepted: set[str]) -> str:
@@ -243,14 +261,6 @@ def _choices(accepted: set[str]) -> str:
 
 def _spelled(kind: str) -> str:
     return str(_language().get_terminal(kind).pattern.value)
-
-
-def _shown(token: Token) -> str:
-    return str(token) if _is_short_text(token) else quoted(token)
-
-
-def _is_short_text(token: Token) -> bool:
-    return token.type == "STRING" and len(token) < 40 and token.isprintable()  # noqa: PLR2004
 
 
 def _place_of(what: Token | Meta) -> Place:
