@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 from penstock.clock import SYSTEM_CLOCK
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, DependencyError
 from penstock.generate.settings import LIMITS, GeneratorSettings
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-FAILED = 1
 WRONG_USAGE = 2
 
 _COUNTS = {
@@ -76,21 +75,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace, clock: Clock = SYSTEM_CLOCK) -> int:
     """Land what *options* ask for; return the exit code."""
-    bar = _Bar(sys.stderr, hidden=options.quiet)
     try:
-        from penstock.generate import write_landing
-
         settings = GeneratorSettings(
             **{name: getattr(options, name) for name in (*_COUNTS, *_SHARES)}
         )
-        begun = clock.now()
-        summary = write_landing(settings, options.landing, bar.show)
-    except ModuleNotFoundError as error:
-        return _fail(f"{error.name} is missing: install penstock[spark]", FAILED)
-    except ConfigError as error:
-        return _fail(str(error), WRONG_USAGE)
-    except PenstockError as error:
-        return _fail(str(error), FAILED)
+    except ConfigError as error:  # what single flags cannot show: two that are too much together
+        print(f"penstock generate: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    bar = _Bar(sys.stderr, hidden=options.quiet)
+    begun = clock.now()
+    try:
+        summary = _write_landing()(settings, options.landing, bar.show)
     finally:
         bar.clear()
     if not options.quiet:
@@ -98,9 +93,13 @@ def run(options: argparse.Namespace, clock: Clock = SYSTEM_CLOCK) -> int:
     return 0
 
 
-def _fail(message: str, code: int) -> int:
-    print(f"penstock generate: {message}", file=sys.stderr)
-    return code
+def _write_landing() -> Callable[..., GeneratedSummary]:
+    try:
+        from penstock.generate import write_landing
+    except ModuleNotFoundError as error:
+        message = f"generating needs {error.name}: install penstock[spark]"
+        raise DependencyError(message) from error
+    return write_landing
 
 
 def _line(summary: GeneratedSummary, taken: float) -> str:
