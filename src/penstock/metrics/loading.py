@@ -137,15 +137,15 @@ def _read_file(path: str) -> _Unit:
     if len(content) > LARGEST_FILE:
         limit = f"{LARGEST_FILE >> 20} MiB"
         return _unreadable(path, f"is larger than {limit}", "name a file of metric rules")
+    content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
         # A file that is binary anyway is told so at its first NUL.
         text = content.decode(errors="replace" if b"\0" in content else "strict")
     except UnicodeDecodeError as error:
-        place = _end(content[: error.start].decode())
-        byte = f"0x{content[error.start]:02x}"
-        shown = Findings(path, content.decode(errors="replace").replace("\r\n", "\n"))
-        shown.add(place, f"the file is not text in UTF-8: byte {byte}", "save it as UTF-8")
-        return _Unit(shown)
+        findings = Findings(path, content.decode(errors="replace"))
+        message = f"the file is not text in UTF-8: byte 0x{content[error.start]:02x}"
+        findings.add(_end(content[: error.start].decode()), message, "save it as UTF-8")
+        return _Unit(findings)
     return _read_text(text, path)
 
 
