@@ -204,7 +204,7 @@ def _git(folder: Path, *arguments: str) -> str:
     if git is None:
         return ""
     try:
-        done = subprocess.run(  # noqa: S603 - git with arguments of our own
+        done = subprocess.run(
             [git, "-C", str(folder), *arguments],
             capture_output=True,
             text=True,

@@ -33,6 +33,7 @@ BENCHES = {
     "queue": Bench("penstock.bench.queue", "throughput beside the standard library's queues"),
     "rebalance": Bench("penstock.bench.rebalance", "what moving partitions gains on a skewed load"),
     "batcher": Bench("penstock.bench.batcher", "futures for single items beside other batchers"),
+    "pipeline": Bench("penstock.bench.pipeline", "telemetry to metrics, beside the engine alone"),
     "idle": Bench("penstock.bench.idle", "what queues cost that have nothing to do"),
 }
 

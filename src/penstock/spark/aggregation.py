@@ -120,16 +120,11 @@ class Aggregation:
                     spark.stop()
 
     def _started(self, spark: SparkSession, batches: MicroBatches) -> StreamingQuery:
-        from penstock.spark.source import SOURCE_NAME, LandingSource  # noqa: PLC0415 # needs pyspark
+        from penstock.spark.source import landing_stream  # noqa: PLC0415 # needs pyspark
 
-        spark.dataSource.register(LandingSource)
-        frame = (
-            spark.readStream.format(SOURCE_NAME)
-            .option("path", str(self._config.landing.absolute()))
-            .option("parallelism", str(spark.sparkContext.defaultParallelism))
-            .option("max_files", str(self._config.max_files))
-            .option("max_bytes", str(self._config.max_bytes))
-            .load()
+        config = self._config
+        frame = landing_stream(
+            spark, config.landing, max_files=config.max_files, max_bytes=config.max_bytes
         )
         writer = (
             frame.writeStream.queryName("penstock")

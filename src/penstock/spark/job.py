@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.spark.identity import Identity
     from penstock.store.contract import MetricStore
 
-__all__ = ["BatchReport", "JobSettings", "MicroBatches", "Setting", "as_job_error"]
+__all__ = ["BatchReport", "JobSettings", "MicroBatches", "Setting", "as_job_error", "read_files"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -175,7 +175,7 @@ class MicroBatches:
         )
         # Spark wants a function, and finds its schema by its signature.
         result = frame.mapInArrow(lambda batches: task(batches), RESULT).toArrow()  # noqa: PLW0108
-        files = [file for stream in result["files"].to_pylist() for file in _files(stream)]
+        files = [file for stream in result["files"].to_pylist() for file in read_files(stream)]
         streams = [list(parts) for parts in result["partials"].to_pylist() if parts]
         partials = [Partials.from_bytes(parts) for parts in streams]
         return files, Partials.concatenated(partials) if partials else None
@@ -235,7 +235,8 @@ def _again(batch: int, entry: LedgerEntry, seconds: float) -> BatchReport:
     )
 
 
-def _files(stream: bytes) -> list[FileResult]:
+def read_files(stream: bytes) -> list[FileResult]:
+    """Return what a task says of its files."""
     table = pa.ipc.open_stream(stream).read_all()
     return [FileResult(**row) for row in table.to_pylist()]
 

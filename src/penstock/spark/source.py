@@ -20,12 +20,28 @@ from penstock.land.folder import LandedFile, LandingFolder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
-__all__ = ["SOURCE_NAME", "LandingSource", "balanced"]
+__all__ = ["SOURCE_NAME", "LandingSource", "balanced", "landing_stream"]
 
 SOURCE_NAME = "penstock_landing"
+
+
+def landing_stream(
+    spark: SparkSession, landing: Path, *, max_files: int, max_bytes: int
+) -> DataFrame:
+    """Return the names of landed files as a stream; a micro-batch has no more than the limits."""
+    spark.dataSource.register(LandingSource)
+    return (
+        spark.readStream.format(SOURCE_NAME)
+        .option("path", str(landing.absolute()))
+        .option("parallelism", str(spark.sparkContext.defaultParallelism))
+        .option("max_files", str(max_files))
+        .option("max_bytes", str(max_bytes))
+        .load()
+    )
 
 
 class LandingSource(DataSource):
