@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 
 from penstock.aggregation.partials import ENTITIES, FACTS, METERS, READINGS, TOPN
 from penstock.metrics.sources import METER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "CHANGES",
+    "add_objects",
+    "as_csv",
+    "as_json",
     "entity_rows",
     "meter_rows",
     "reading_rows",
@@ -129,6 +134,33 @@ def reading_rows(readings: pa.Table) -> pa.Table:
 def as_json(value: object) -> str:
     """Return *value* as compact JSON text."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def add_objects(ones: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Add JSON objects up pair by pair, key by key; decoded all at once, which is faster."""
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    added = []
+    for one, other in zip(_decoded(ones), _decoded(others), strict=True):
+        for key, value in other.items():
+            one[key] = one.get(key, 0) + value
+        added.append(encode(one))
+    return added
+
+
+def _decoded(objects: Sequence[str]) -> list[dict[str, float]]:
+    decoded: list[dict[str, float]] = json.loads(f"[{','.join(objects)}]")
+    return decoded
+
+
+def as_csv(table: pa.Table) -> memoryview:
+    """Return *table* as CSV: texts in quotes, null is nothing; no text has the character NUL."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            text = pc.replace_substring(table.column(index), "\0", "\ufffd")
+            table = table.set_column(index, field, text)
+    buffer = io.BytesIO()
+    pyarrow.csv.write_csv(table, buffer, pyarrow.csv.WriteOptions(include_header=False))
+    return buffer.getbuffer()
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

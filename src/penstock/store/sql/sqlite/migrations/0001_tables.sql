@@ -118,7 +118,7 @@ CREATE TABLE landed_file (
     at REAL NOT NULL
 ) WITHOUT ROWID;
 
--- One row each, there from the start: taking the lease is then a single conditional update.
+-- One row, there from the start: taking the lease is then a single conditional update.
 CREATE TABLE lease (
     id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
     holder TEXT,
