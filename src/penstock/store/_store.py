@@ -54,7 +54,9 @@ class SqlStore:
             other, expires_at = session.rows("lease_lock")[0]
         raise StoreBusyError(
             f"{self.address} is held by {other!r} for {expires_at - now:.0f} more seconds: stop "
-            "that job, or wait until it has ended"
+            "that job, or wait until it has ended",
+            other,
+            expires_at - now,
         )
 
     def renew(self, holder: str, ttl: float) -> None:

@@ -11,21 +11,25 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from penstock.aggregation.partials import ENTITIES, FACTS, METERS, READINGS, TOPN
+from penstock.errors import StoreError
 from penstock.metrics.sources import METER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.store._engine import Row
+
 __all__ = [
     "CHANGES",
-    "add_objects",
     "as_csv",
     "as_json",
     "entity_rows",
+    "is_newer",
     "meter_rows",
     "reading_rows",
     "split_facts",
     "topn_rows",
+    "with_kept",
 ]
 
 CHANGES = pa.schema(
@@ -66,7 +70,9 @@ def split_facts(facts: pa.Table) -> Iterator[tuple[str, pa.Table]]:
             if statement == "merge_full":
                 rows = _without_nan(rows)
             # Neighbours in the key lie on the same page.
-            yield statement, rows.sort_by(_ORDER)
+            rows = rows.sort_by(_ORDER)
+            _refuse_doubles(rows)
+            yield statement, rows
 
 
 def _is_full(facts: pa.Table) -> pa.ChunkedArray:
@@ -77,16 +83,39 @@ def _is_full(facts: pa.Table) -> pa.ChunkedArray:
     return mask
 
 
+def is_newer(rows: pa.Table, newest: Sequence[tuple[int, int | None]]) -> pa.ChunkedArray:
+    """Say of each row whether its bucket lies after all kept buckets of its metric.
+
+    *newest* are the metrics and the newest bucket of each.
+    """
+    metrics = pa.array((metric for metric, _ in newest), pa.int64())
+    buckets = pa.array((bucket for _, bucket in newest), pa.int32())
+    known = buckets.take(pc.index_in(rows["metric"], value_set=metrics).combine_chunks())
+    return pc.fill_null(pc.greater(rows["bucket"], known), fill_value=True)
+
+
+def _refuse_doubles(rows: pa.Table) -> None:
+    """Raise if two neighbours have the same key: databases differ in what becomes of them."""
+    keys = rows.select(["metric", "bucket", "entity"])
+    ahead, behind = keys.slice(1), keys.slice(0, keys.num_rows - 1)
+    same = pc.equal(ahead["entity"], behind["entity"])
+    for name in ("metric", "bucket"):
+        same = pc.and_(same, pc.equal(ahead[name], behind[name]))
+    if pc.any(same).as_py():
+        raise StoreError(
+            "facts: two rows have the same metric, entity and bucket: combine them first"
+        )
+
+
 def _without_nan(facts: pa.Table) -> pa.Table:
     """Make extremes and last values null that are not a number: nothing compares with them."""
     for name in ("low", "high", "last"):
         column = facts[name]
         number = pc.if_else(pc.is_nan(column), None, column)
-        facts = facts.set_column(facts.column_names.index(name), name, number)
+        facts = _replaced(facts, name, number)
     is_last = pc.and_(pc.is_valid(facts["last"]), pc.is_valid(facts["last_at"]))
     for name in ("last", "last_at"):
-        known = pc.if_else(is_last, facts[name], None)
-        facts = facts.set_column(facts.column_names.index(name), name, known)
+        facts = _replaced(facts, name, pc.if_else(is_last, facts[name], None))
     return facts
 
 
@@ -136,13 +165,30 @@ def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def with_kept(rows: pa.Table, kept: Sequence[Row]) -> pa.Table:
+    """Return *rows* with the slots and sums added that the store has for them.
+
+    *kept* are the numbers of rows, from 0, and the slots and sums under their keys.
+    """
+    for column, name in enumerate(("slots", "sums"), start=1):
+        if name in rows.column_names:
+            texts = rows[name].to_pylist()
+            both = [row for row in kept if row[column] is not None and texts[row[0]] is not None]
+            ones, others = [row[column] for row in both], [texts[row[0]] for row in both]
+            for row, text in zip(both, add_objects(ones, others), strict=True):
+                texts[row[0]] = text
+            rows = _replaced(rows, name, pa.array(texts, pa.string()))
+    return rows
+
+
 def add_objects(ones: Sequence[str], others: Sequence[str]) -> list[str]:
     """Add JSON objects up pair by pair, key by key; decoded all at once, which is faster."""
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     added = []
     for one, other in zip(_decoded(ones), _decoded(others), strict=True):
+        known = one.get
         for key, value in other.items():
-            one[key] = one.get(key, 0) + value
+            one[key] = known(key, 0) + value
         added.append(encode(one))
     return added
 
@@ -161,6 +207,10 @@ def as_csv(table: pa.Table) -> memoryview:
     buffer = io.BytesIO()
     pyarrow.csv.write_csv(table, buffer, pyarrow.csv.WriteOptions(include_header=False))
     return buffer.getbuffer()
+
+
+def _replaced(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
 
 
 def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from penstock.errors import DependencyError, StoreError
 from penstock.store._pool import Pool
 from penstock.store._sql import check_version, migrations, statements
-from penstock.store._tables import add_objects, as_csv, split_facts
+from penstock.store._tables import as_csv, is_newer, split_facts, with_kept
 
 try:
     import psycopg
@@ -178,9 +178,10 @@ class PostgresSession:
     def merge(self, granularity: Granularity, facts: pa.Table) -> None:
         """Merge states: copy what is new, merge what may be known."""
         # Asked before anything is copied: rows of one metric may be in several groups.
-        newest = self._newest_buckets(granularity, facts)
+        metrics = pc.unique(facts["metric"]).to_pylist()
+        newest = self.rows(f"newest_buckets.{granularity}", metrics=metrics)
         for statement, rows in split_facts(facts):
-            is_new = _is_newer(rows, newest)
+            is_new = is_newer(rows, newest)
             new = rows.filter(is_new)
             if new.num_rows:
                 self._copy(f"metric_{granularity}", new)
@@ -203,41 +204,17 @@ class PostgresSession:
                         (migration.version, migration.name),
                     )
 
-    def _newest_buckets(self, granularity: Granularity, facts: pa.Table) -> pa.Table:
-        metrics = pc.unique(facts["metric"]).to_pylist()
-        found = self.rows(f"newest_buckets.{granularity}", metrics=metrics)
-        return pa.table(
-            {
-                "metric": pa.array((metric for metric, _ in found), pa.int64()),
-                "bucket": pa.array((bucket for _, bucket in found), pa.int32()),
-            }
-        )
-
     def _upsert(self, granularity: Granularity, statement: str, rows: pa.Table) -> None:
         if "slots" in rows.column_names:
-            rows = self._with_kept_slots(granularity, rows)
+            found = self.rows(
+                f"kept_slots.{granularity}",
+                metrics=rows["metric"].to_pylist(),
+                buckets=rows["bucket"].to_pylist(),
+                entities=rows["entity"].to_pylist(),
+            )
+            rows = with_kept(rows, [(place - 1, slots, sums) for place, slots, sums in found])
         self.stage(statement.removeprefix("merge_"), rows)
         self.run(f"{statement}.{granularity}")
-
-    def _with_kept_slots(self, granularity: Granularity, rows: pa.Table) -> pa.Table:
-        """Return *rows* with the slots and sums of the rows they are merged into added."""
-        found = self.rows(
-            f"kept_slots.{granularity}",
-            metrics=rows["metric"].to_pylist(),
-            buckets=rows["bucket"].to_pylist(),
-            entities=rows["entity"].to_pylist(),
-        )
-        for index, name in enumerate(("slots", "sums"), start=1):
-            if name in rows.column_names:
-                own = rows[name].to_pylist()
-                both = [(row[0] - 1, row[index]) for row in found if row[index] is not None]
-                both = [(place, kept) for place, kept in both if own[place] is not None]
-                added = add_objects([kept for _, kept in both], [own[place] for place, _ in both])
-                for (place, _), text in zip(both, added, strict=True):
-                    own[place] = text
-                column = rows.column_names.index(name)
-                rows = rows.set_column(column, name, pa.array(own, pa.string()))
-        return rows
 
     def _copy(self, name: str, table: pa.Table) -> None:
         columns = ", ".join(table.column_names)
@@ -264,12 +241,6 @@ class PostgresSession:
                 f"{self._address} is encoded in {encoding}, which has no room for all texts: "
                 "create the database with ENCODING 'UTF8' TEMPLATE template0"
             )
-
-
-def _is_newer(rows: pa.Table, newest: pa.Table) -> pa.ChunkedArray:
-    """Say of each row whether its bucket lies after all known buckets of its metric."""
-    places = pc.index_in(rows["metric"], value_set=newest["metric"])
-    return pc.fill_null(pc.greater(rows["bucket"], newest["bucket"].take(places)), fill_value=True)
 
 
 def _newest() -> int:

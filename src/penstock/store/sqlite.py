@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from penstock.errors import DependencyError, StoreError, StoreUnavailableError
 from penstock.store._pool import Pool
 from penstock.store._sql import check_version, migrations, statements
-from penstock.store._tables import as_json, split_facts
+from penstock.store._tables import is_newer, split_facts, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -149,7 +151,6 @@ class SqliteEngine:
             with self._translated():
                 for pragma in _PRAGMAS:
                     connection.execute(pragma)
-                connection.create_function("penstock_add", 2, _add, deterministic=True)
         except BaseException:
             connection.close()
             raise
@@ -195,11 +196,31 @@ class SqliteSession:
 
     def merge(self, granularity: Granularity, facts: pa.Table) -> None:
         """Merge states, row by row, each in the narrowest statement that fits it."""
+        # Asked before anything is merged: rows of one metric may be in several groups.
+        metrics = self.listed(pc.unique(facts["metric"]).to_pylist())
+        newest = self.rows(f"newest_buckets.{granularity}", metrics=metrics)
         for statement, rows in split_facts(facts):
+            if "slots" in rows.column_names:
+                known = pc.invert(is_newer(rows, newest))
+                kept = self._kept_slots(granularity, rows, known.to_pylist())
+                rows = with_kept(rows, kept)  # noqa: PLW2901 - the same rows, with more in them
             with Translated(self._address):
                 self._connection.executemany(
                     statements(_DIALECT)[f"{statement}.{granularity}"], _tuples(rows)
                 )
+
+    def _kept_slots(
+        self, granularity: Granularity, rows: pa.Table, known: list[bool]
+    ) -> Sequence[Row]:
+        select = statements(_DIALECT)[f"kept_slots.{granularity}"]
+        keys = _tuples(rows.select(["metric", "bucket", "entity"]))
+        with Translated(self._address):
+            return [
+                (place, *found)
+                for place, (key, is_known) in enumerate(zip(keys, known, strict=True))
+                if is_known
+                and (found := self._connection.execute(select, key).fetchone()) is not None
+            ]
 
     def migrate(self) -> None:
         """Apply the migrations that are missing, in this transaction."""
@@ -261,11 +282,3 @@ def _split(script: str) -> Iterator[str]:
 
 def _tuples(table: pa.Table) -> Iterator[Row]:
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
-
-
-def _add(one: str, other: str) -> str:
-    """Add two JSON objects up, key by key."""
-    added = json.loads(one)
-    for key, value in json.loads(other).items():
-        added[key] = added.get(key, 0) + value
-    return as_json(added)

@@ -1,5 +1,14 @@
 -- Adding states up. Three statements of different width, as most rows use few of the columns and
--- each column that is bound costs as much as the look-up of the row.
+-- each column that is bound costs as much as the look-up of the row. Slots and sums have been added
+-- up with those that are kept already.
+
+-- name: newest_buckets
+SELECT value, (SELECT max(bucket) FROM metric_{granularity} WHERE metric = value)
+FROM json_each(:metrics);
+
+-- name: kept_slots
+SELECT slots, sums FROM metric_{granularity}
+WHERE metric = ? AND bucket = ? AND entity = ? AND (slots IS NOT NULL OR sums IS NOT NULL);
 
 -- name: merge_plain
 INSERT INTO metric_{granularity} AS kept (metric, bucket, entity, count, total, base)
@@ -16,10 +25,7 @@ ON CONFLICT (metric, bucket, entity) DO UPDATE SET
     count = kept.count + excluded.count,
     total = kept.total + excluded.total,
     base = kept.base + excluded.base,
-    slots = CASE
-        WHEN kept.slots IS NULL THEN excluded.slots
-        ELSE penstock_add(kept.slots, excluded.slots)
-    END;
+    slots = excluded.slots;
 
 -- name: merge_full
 -- min and max of two values are null if one of them is; coalesce then takes the other one.
@@ -42,16 +48,8 @@ ON CONFLICT (metric, bucket, entity) DO UPDATE SET
         WHEN kept.last_at IS NULL THEN excluded.last_at
         ELSE coalesce(max(kept.last_at, excluded.last_at), kept.last_at)
     END,
-    slots = CASE
-        WHEN kept.slots IS NULL THEN excluded.slots
-        WHEN excluded.slots IS NULL THEN kept.slots
-        ELSE penstock_add(kept.slots, excluded.slots)
-    END,
-    sums = CASE
-        WHEN kept.sums IS NULL THEN excluded.sums
-        WHEN excluded.sums IS NULL THEN kept.sums
-        ELSE penstock_add(kept.sums, excluded.sums)
-    END;
+    slots = coalesce(excluded.slots, kept.slots),
+    sums = coalesce(excluded.sums, kept.sums);
 
 -- name: stage_topn
 CREATE TEMP TABLE IF NOT EXISTS stage_topn (
