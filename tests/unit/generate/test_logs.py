@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -56,6 +57,14 @@ def test_there_are_as_many_records_as_asked_for(spans: int, logs: int) -> None:
     assert table.num_rows == logs
     if not spans:
         assert table["span_id"].null_count == logs
+
+
+def test_records_are_spread_over_all_of_the_time() -> None:
+    """They are taken from spans of the beginning, the middle and the end."""
+    settings = small(spans=3 * BLOCK, logs=300, late=0.0)
+    time = whole(generate_logs, settings)["time_ns"].to_numpy()
+    third = (time - settings.start_ns) * 3 // (settings.end_ns - settings.start_ns)
+    assert np.bincount(third).tolist() == pytest.approx([100] * 3, abs=15)
 
 
 def test_no_logs_are_no_tables() -> None:

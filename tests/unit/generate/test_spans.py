@@ -88,7 +88,8 @@ def test_services_endpoints_and_statements_are_skewed(table: pa.Table) -> None:
     """A few take most of the traffic, as everywhere."""
     served = table.filter(pc.equal(table["kind"], int(SpanKind.SERVER)))
     inner = served.filter(pc.not_equal(served["service_name"], "gateway"))
-    for rows_of, column in ((inner, "service_name"), (inner, "name"), (table, "db_statement")):
+    one = served.filter(pc.equal(served["service_name"], "checkout"))
+    for rows_of, column in ((inner, "service_name"), (one, "name"), (table, "db_statement")):
         found = [count for value, count in counts(rows_of, column).items() if value is not None]
         assert max(found) > 4 * np.median(found), column
 
@@ -162,11 +163,17 @@ def test_each_top_list_has_slow_statements(table: pa.Table) -> None:
     thresholds = {"postgresql": 200, "mysql": 200, "mongodb": 100, "redis": 10, "memcached": 20}
     for system, threshold in thresholds.items():
         taken = latencies(table.filter(pc.equal(table["db_system"], system)))
-        assert 0 < np.mean(taken > threshold) < 0.3, system
+        slow = taken[taken > threshold]
+        assert len(slow) < 0.3 * len(taken), system
+        assert len(set(slow.tolist())) > 5, system  # not only those that ran into a timeout
 
 
-def test_spans_of_a_trace_belong_together(table: pa.Table) -> None:
-    """Each parent is an earlier span of the same trace, and a call lies within its caller."""
+def test_spans_of_a_trace_belong_together() -> None:
+    """Each parent is an earlier span of the same trace; a call lies within its caller.
+
+    Both ends of a call come to the same end.
+    """
+    table = whole(generate_spans, small(error_rate=0.3))
     seen: dict[bytes, dict[str, Any]] = {}
     children = 0
     for span in table.to_pylist():
@@ -178,6 +185,8 @@ def test_spans_of_a_trace_belong_together(table: pa.Table) -> None:
             children += 1
             if span["kind"] != SpanKind.CONSUMER:
                 assert span["end_ns"] <= parent["end_ns"]
+            if span["kind"] == SpanKind.SERVER:
+                assert span["status_code"] == parent["status_code"]
         seen[span["span_id"]] = span
     assert children > 0.8 * table.num_rows
 
