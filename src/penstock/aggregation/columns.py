@@ -67,7 +67,8 @@ class Texts:
     def of(array: pa.Array) -> Texts:
         """Take over an Arrow column of texts, dictionary-encoded or not."""
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+        indices = encoded.indices if encoded.null_count == 0 else encoded.indices.fill_null(-1)
+        codes = indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
         values = encoded.dictionary.to_pylist()
         if "" in values or None in values:
             absent = np.array([value in {"", None} for value in values] + [True])

@@ -10,7 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.aggregation.columns import Texts
-from penstock.aggregation.partials import FACTS, KEY, combine_facts, combine_slots
+from penstock.aggregation.partials import (
+    FACTS,
+    KEY,
+    KeyGroups,
+    combine_facts,
+    combine_slots,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,12 +44,21 @@ def granular(
     if granularity.minutes > 1:
         facts = combine_facts(_coarser(facts, granularity.minutes))
         slots = combine_slots(_coarser(slots, granularity.minutes))
-    texts = _texts(slots, "slots", "count")
     sums = slots.filter(pc.is_in(slots["metric"], pa.array(list(summed), pa.int64())))
-    merged = facts.join(texts, list(KEY), join_type="left outer").join(
-        _texts(sums, "sums", "real"), list(KEY), join_type="left outer"
-    )
-    return merged.select(MERGED.names).cast(MERGED).sort_by([(name, "ascending") for name in KEY])
+    merged = _joined(_joined(facts, _texts(slots, "slots", "count")), _texts(sums, "sums", "real"))
+    order = np.lexsort([merged[name].to_numpy() for name in reversed(KEY)])
+    return merged.cast(MERGED).take(pa.array(order))
+
+
+def _joined(facts: pa.Table, texts: pa.Table) -> pa.Table:
+    """Return *facts* with the last column of *texts*, by key; null where there is none."""
+    both = pa.concat_tables([table.select(list(KEY)) for table in (facts, texts)])
+    number = KeyGroups.of(both, KEY).number
+    position = np.full(len(number), -1)
+    position[number[facts.num_rows :]] = np.arange(texts.num_rows)
+    found = position[number[: facts.num_rows]]
+    name = texts.column_names[-1]
+    return facts.append_column(name, texts[name].take(pa.array(found, mask=found < 0)))
 
 
 def _coarser(table: pa.Table, minutes: int) -> pa.Table:
@@ -57,29 +72,20 @@ def _texts(slots: pa.Table, name: str, value: str) -> pa.Table:
     schema = pa.schema([*(FACTS.field(key) for key in KEY), (name, pa.string())])
     if not slots.num_rows:
         return schema.empty_table()
-    ordered = slots.sort_by([(key, "ascending") for key in (*KEY, "slot")]).combine_chunks()
+    groups = KeyGroups.of(slots, KEY)
+    order = np.argsort(groups.number, kind="stable")
+    ordered = slots.select(["slot", value]).take(pa.array(order)).combine_chunks()
     quoted = Texts.of(ordered["slot"].combine_chunks())
     # An empty label has no code; it is written like any other.
     names = pa.array([*(json.dumps(text) for text in quoted.values), '""'])
     labels = names.take(pa.array(np.where(quoted.codes < 0, len(names) - 1, quoted.codes)))
     entries = pc.binary_join_element_wise(labels, _numbers(ordered[value]), ":")
-    starts = _starts(ordered)
-    offsets = pa.array(np.append(starts, ordered.num_rows).astype(np.int32))
+    sizes = np.bincount(groups.number, minlength=groups.size)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
     lists = pa.ListArray.from_arrays(offsets, entries)
     objects = pc.binary_join_element_wise("{", pc.binary_join(lists, ","), "}", "")
-    keys = ordered.select(list(KEY)).take(pa.array(starts))
-    return keys.append_column(name, objects).cast(schema)
+    return pa.table({**groups.keys(), name: objects}, schema=schema)
 
 
 def _numbers(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks().cast(pa.string())
-
-
-def _starts(ordered: pa.Table) -> np.ndarray:
-    """Return the first row of each key."""
-    changed = np.ones(ordered.num_rows, dtype=np.bool_)
-    changed[1:] = False
-    for name in KEY:
-        column = ordered[name].to_numpy()
-        changed[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(changed)

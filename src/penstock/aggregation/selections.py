@@ -34,21 +34,13 @@ def _rows(
     return Selection(frame, np.flatnonzero(chosen), {**common, **attributes})
 
 
-def _incoming(frame: SpanFrame) -> Flags:
-    return np.isin(frame.kind, (SpanKind.SERVER, SpanKind.CONSUMER))
-
-
-def _outgoing(frame: SpanFrame) -> Flags:
-    return np.isin(frame.kind, (SpanKind.CLIENT, SpanKind.PRODUCER))
-
-
 def _service(frame: SpanFrame) -> tuple[Selection, ...]:
     attributes: dict[str, Callable[[], Column]] = {
         "name": lambda: frame.text("service_name"),
         "serviceInstanceName": lambda: frame.text("service_instance"),
         "endpointName": lambda: frame.endpoint,
     }
-    return (_rows(frame, _incoming(frame), attributes),)
+    return (_rows(frame, frame.is_incoming, attributes),)
 
 
 def _instance(frame: SpanFrame) -> tuple[Selection, ...]:
@@ -57,7 +49,7 @@ def _instance(frame: SpanFrame) -> tuple[Selection, ...]:
         "name": lambda: frame.text("service_instance"),
         "endpointName": lambda: frame.endpoint,
     }
-    chosen = _incoming(frame) & frame.text("service_instance").is_valid()
+    chosen = frame.is_incoming & frame.text("service_instance").is_valid()
     return (_rows(frame, chosen, attributes),)
 
 
@@ -67,17 +59,16 @@ def _endpoint(frame: SpanFrame) -> tuple[Selection, ...]:
         "name": lambda: frame.endpoint,
         "serviceInstanceName": lambda: frame.text("service_instance"),
     }
-    return (_rows(frame, _incoming(frame), attributes),)
+    return (_rows(frame, frame.is_incoming, attributes),)
 
 
 def _client_side(frame: SpanFrame) -> tuple[Flags, dict[str, Callable[[], Column]]]:
     """Return the calls that this side names a peer for, and who calls whom."""
-    instance = first_present(frame.text("peer_instance"), frame.address)
-    return _outgoing(frame) & frame.peer.is_valid(), {
+    return frame.is_outgoing & frame.peer.is_valid(), {
         "sourceServiceName": lambda: frame.text("service_name"),
         "sourceServiceInstanceName": lambda: frame.text("service_instance"),
         "destServiceName": lambda: frame.peer,
-        "destServiceInstanceName": lambda: instance,
+        "destServiceInstanceName": lambda: frame.called_instance,
         "endpoint": lambda: frame.endpoint,
         "detectPoint": lambda: Texts.constant("CLIENT", frame.rows),
     }
@@ -85,10 +76,9 @@ def _client_side(frame: SpanFrame) -> tuple[Flags, dict[str, Callable[[], Column
 
 def _server_side(frame: SpanFrame) -> tuple[Flags, dict[str, Callable[[], Column]]]:
     """Return the calls whose server span names its caller, and who calls whom."""
-    instance = first_present(frame.text("peer_instance"), frame.text("client_address"))
-    return _incoming(frame) & frame.text("peer_service").is_valid(), {
+    return frame.is_incoming & frame.text("peer_service").is_valid(), {
         "sourceServiceName": lambda: frame.text("peer_service"),
-        "sourceServiceInstanceName": lambda: instance,
+        "sourceServiceInstanceName": lambda: frame.calling_instance,
         "destServiceName": lambda: frame.text("service_name"),
         "destServiceInstanceName": lambda: frame.text("service_instance"),
         "endpoint": lambda: frame.endpoint,
@@ -130,7 +120,7 @@ def _endpoint_relation(frame: SpanFrame) -> tuple[Selection, ...]:
 def _database(frame: SpanFrame) -> tuple[Selection, ...]:
     system = frame.text("db_system")
     attributes: dict[str, Callable[[], Column]] = {
-        "name": lambda: first_present(frame.peer, system),
+        "name": lambda: frame.accessed,
         "serviceName": lambda: frame.text("service_name"),
         "databaseType": lambda: system,
         "namespace": lambda: frame.text("db_namespace"),
@@ -143,7 +133,7 @@ def _database(frame: SpanFrame) -> tuple[Selection, ...]:
 def _cache(frame: SpanFrame) -> tuple[Selection, ...]:
     system = frame.text("db_system")
     attributes: dict[str, Callable[[], Column]] = {
-        "name": lambda: first_present(frame.peer, system),
+        "name": lambda: frame.accessed,
         "serviceName": lambda: frame.text("service_name"),
         "cacheType": lambda: system,
         "command": lambda: frame.command,
@@ -161,7 +151,7 @@ def _cache_operations(frame: SpanFrame) -> Texts:
 def _messaging(frame: SpanFrame) -> tuple[Flags, dict[str, Callable[[], Column]]]:
     system = frame.text("messaging_system")
     return system.is_valid() & frame.mq_operation.is_valid(), {
-        "name": lambda: first_present(frame.peer, system),
+        "name": lambda: frame.broker,
         "endpoint": lambda: frame.text("messaging_destination"),
         "serviceName": lambda: frame.text("service_name"),
         "brokerType": lambda: system,

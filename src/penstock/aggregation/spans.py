@@ -117,6 +117,36 @@ class SpanFrame:
         return self.number("kind").values
 
     @cached_property
+    def is_incoming(self) -> Flags:
+        """Whether the span is about being called."""
+        return np.asarray((self.kind == SpanKind.SERVER) | (self.kind == SpanKind.CONSUMER))
+
+    @cached_property
+    def is_outgoing(self) -> Flags:
+        """Whether the span is about calling."""
+        return np.asarray((self.kind == SpanKind.CLIENT) | (self.kind == SpanKind.PRODUCER))
+
+    @cached_property
+    def called_instance(self) -> Texts:
+        """The instance that an outgoing call went to."""
+        return first_present(self.text("peer_instance"), self.address)
+
+    @cached_property
+    def calling_instance(self) -> Texts:
+        """The instance that an incoming call came from."""
+        return first_present(self.text("peer_instance"), self.text("client_address"))
+
+    @cached_property
+    def accessed(self) -> Texts:
+        """The database or cache that was spoken to."""
+        return first_present(self.peer, self.text("db_system"))
+
+    @cached_property
+    def broker(self) -> Texts:
+        """The broker that messages went through."""
+        return first_present(self.peer, self.text("messaging_system"))
+
+    @cached_property
     def type(self) -> Texts:
         """RequestType of the span."""
 

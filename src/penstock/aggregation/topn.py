@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.aggregation.accumulator import Accumulator
-    from penstock.aggregation.columns import Flags
+    from penstock.aggregation.columns import Flags, Rows
     from penstock.aggregation.settings import AggregationSettings
     from penstock.aggregation.spans import Selection, SpanFrame
 
@@ -88,6 +88,7 @@ def _add(rows: Selection, slow: Flags, what: tuple[str, str, str], into: Accumul
     chosen = np.flatnonzero(slow)
     if not len(chosen):
         return
+    chosen = _slow_enough(rows, chosen, name)
     frame, spans = rows.frame, rows.rows[chosen]
     entity = rows.attribute(name)
     latency = rows.attribute("latency")
@@ -109,6 +110,24 @@ def _add(rows: Selection, slow: Flags, what: tuple[str, str, str], into: Accumul
         "statement": [texts.values[code][:STATEMENT_LENGTH] for code in texts.codes.tolist()],
     }
     into.tops(keep_slowest(pa.table(columns, schema=TOPN)))
+
+
+def _slow_enough(rows: Selection, chosen: Rows, name: str) -> Rows:
+    """Leave out what cannot be among the slowest of its entity and minute, ties aside."""
+    entity, latency = rows.attribute(name), rows.attribute("latency")
+    assert isinstance(entity, Texts)
+    assert isinstance(latency, Numbers)
+    slowness = -latency.values[chosen]
+    order = np.lexsort((slowness, rows.minute[chosen], entity.codes[chosen]))
+    groups = np.stack([entity.codes[chosen][order], rows.minute[chosen][order]])
+    is_new = np.ones(len(order), dtype=np.bool_)
+    is_new[1:] = (groups[:, 1:] != groups[:, :-1]).any(axis=0)
+    start = np.maximum.accumulate(np.where(is_new, np.arange(len(order)), 0))
+    ordered = slowness[order]
+    # The last one of the group that is kept: all that are as slow as it stay.
+    last = np.minimum(start + TOP_SIZE - 1, len(order) - 1)
+    is_same_group = start[last] == start
+    return np.sort(chosen[order][~is_same_group | (ordered <= ordered[last])])
 
 
 def _hexadecimal(ids: pa.Array, rows: np.ndarray) -> list[str]:
