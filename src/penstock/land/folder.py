@@ -7,11 +7,13 @@
     rejected/<signal>/        could not be read; beside each file its reason, as text
 
 A file is known by its name below the folder ("spans/7f3a.parquet"), which is never used twice.
-Names that start with a dot are files in the making; they are left alone.
+Names that start with a dot are files in the making; they are left alone, and so are names that
+are not text (UTF-8).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,21 +84,33 @@ class LandingFolder:
             file for signal in Signal for file in self._listed(self.root / REJECTED, signal)
         )
 
-    def retire(self, names: Iterable[str]) -> None:
-        """Move merged files out of the way; one that is gone already is no matter."""
+    def retire(self, names: Iterable[str], at: float) -> None:
+        """Move merged files out of the way; one that is gone already is no matter.
+
+        They are kept from *at* (seconds since 1970) on, however long they have lain here.
+        """
         for name in names:
             with suppress(FileNotFoundError):
+                os.utime(self.root / name, (at, at))
                 (self.root / name).rename(self.root / CONSUMED / name)
 
     def reject(self, name: str, reason: str) -> None:
-        """Set a file aside, with its reason beside it."""
-        target = self.root / REJECTED / name
+        """Set a file aside, with its reason beside it.
+
+        The reason comes first, so no file lies there without one. Nothing that was set aside
+        before is written over: one that is gone from here may have been set aside already.
+        """
+        source, target = self.root / name, self.root / REJECTED / name
+        if os.path.lexists(source):
+            target = _unused(target)
+        elif _reason_of(target).exists():
+            return
+        _reason_of(target).write_text(reason + "\n", "utf-8")
         with suppress(FileNotFoundError):
-            target.with_name(target.name + REASON_SUFFIX).write_text(reason + "\n", "utf-8")
-            (self.root / name).rename(target)
+            source.rename(target)
 
     def prune(self, before: float) -> int:
-        """Delete consumed files that were last changed before *before* (seconds since 1970)."""
+        """Delete files that were merged before *before* (seconds since 1970)."""
         deleted = 0
         for file in self.consumed():
             path = self.root / CONSUMED / file.name
@@ -110,7 +124,23 @@ class LandingFolder:
     def _listed(parent: Path, signal: Signal) -> Iterator[LandedFile]:
         with suppress(FileNotFoundError), os.scandir(parent / signal) as entries:
             for entry in entries:
-                if entry.name.endswith(".parquet") and not entry.name.startswith("."):
+                if _is_landed(entry.name):
                     # A file may go between being listed and being looked at.
                     with suppress(FileNotFoundError):
                         yield LandedFile(f"{signal}/{entry.name}", entry.stat().st_size)
+
+
+def _is_landed(name: str) -> bool:
+    # os gives bytes that are not UTF-8 as surrogates, which neither Arrow nor a ledger can hold.
+    is_text = not any("\ud800" <= sign <= "\udfff" for sign in name)
+    return name.endswith(".parquet") and not name.startswith(".") and is_text
+
+
+def _reason_of(path: Path) -> Path:
+    return path.with_name(path.name + REASON_SUFFIX)
+
+
+def _unused(path: Path) -> Path:
+    """Return *path*, or one beside it if there is something of that name."""
+    numbered = (path.with_name(f"{path.stem}.{n}{path.suffix}") for n in itertools.count(2))
+    return next(p for p in itertools.chain([path], numbered) if not os.path.lexists(p))

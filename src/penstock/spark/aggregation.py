@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.clock import SYSTEM_CLOCK, wall_time
-from penstock.errors import JobError, MetricChangedError
+from penstock.errors import JobError, MetricChangedError, StoreError
 from penstock.land.folder import LandingFolder
 from penstock.spark.identity import identify
 from penstock.spark.job import JobSettings, MicroBatches, Setting, as_job_error
@@ -136,15 +136,10 @@ class Aggregation:
         return writer.trigger(processingTime=f"{self._config.interval} seconds").start()
 
     def _watch(self, query: StreamingQuery, batches: MicroBatches, lease: HeldLease) -> None:
-        expire_at = self._clock.now()
-        while query.isActive and not self._stopped.wait(_LOOK_EVERY) and lease.lost is None:
-            self._watcher.tick()
-            if self._clock.now() >= expire_at:
-                self._expire()
-                expire_at = self._clock.now() + _EXPIRE_EVERY
-        batches.stop()
-        # A batch that is under way is finished, not cut off.
-        with batches.in_batch:
+        try:
+            self._look_after(query, lease)
+        finally:
+            batches.stop()
             query.stop()
         if lease.lost is not None:
             raise lease.lost
@@ -154,11 +149,25 @@ class Aggregation:
         if error is not None and not self._stopped.is_set():
             raise JobError(f"the streaming query failed: {_first_line(str(error))}") from error
 
+    def _look_after(self, query: StreamingQuery, lease: HeldLease) -> None:
+        """Return when the query has ended, or has to."""
+        expire_at = self._clock.now()
+        while query.isActive and not self._stopped.wait(_LOOK_EVERY) and lease.lost is None:
+            self._watcher.tick()
+            if self._clock.now() >= expire_at:
+                self._expire()
+                expire_at = self._clock.now() + _EXPIRE_EVERY
+
     def _expire(self) -> None:
+        """Delete what is past its time; what stands in the way is told, and tried again later."""
         now = self._now()
-        with_store = self._store.expire(now, self._config.job.retention)
-        deleted = self._landing.prune(now - self._config.job.keep_consumed * 86_400)
-        log.info("job.expired: files=%d rows=%s", deleted, dict(with_store))
+        try:
+            rows = self._store.expire(now, self._config.job.retention)
+            files = self._landing.prune(now - self._config.job.keep_consumed * 86_400)
+        except (StoreError, OSError) as error:
+            log.warning("job.not_expired: %s; trying again later", error)
+        else:
+            log.info("job.expired: files=%d rows=%s", files, dict(rows))
 
 
 def define_metrics(

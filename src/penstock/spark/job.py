@@ -4,14 +4,18 @@ Invariants
 J1  A file's rows are in the store entirely or not at all, and once, whatever is killed when: its
     name is written to the ledger in the transaction that merges it.
 J2  A file leaves the landing folder only after that transaction, and before Spark plans the next
-    batch; a batch that Spark runs again finds itself in the ledger and only tidies up.
+    batch; a batch that Spark runs again finds itself in the ledger and only tidies up. Files that
+    cannot be read are set aside before it: nothing of them would ever be committed.
 J3  Nothing is merged by a job that does not hold the store's lease.
+J4  A stop waits for the batch under way and never for one that begins after it: such a batch is
+    refused, as Spark, which is being stopped, would wait for it in turn.
 """
 
 # Guards, in the order of the invariants:
 #   test_a_batch_that_is_run_again_changes_nothing, test_a_file_that_comes_back_is_not_merged_again
 #   test_files_leave_after_the_commit_and_before_the_next_batch
 #   test_a_job_without_the_lease_merges_nothing
+#   test_a_batch_that_begins_during_a_stop_is_refused
 
 from __future__ import annotations
 
@@ -112,18 +116,25 @@ class MicroBatches:
         self._condition = threading.Condition()
         self._is_stopping = False
         self.failure: BaseException | None = None
-        # Held while a batch is processed, so that a stop can wait for its end.
-        self.in_batch = threading.Lock()
+        # Held while a batch is processed, so that a stop can wait for its end (J4).
+        self._in_batch = threading.Lock()
 
     def stop(self) -> None:
-        """Give up waiting for a store that cannot be reached."""
+        """Let no further batch begin, and wait until the one that is under way is finished.
+
+        One that waits for a store that cannot be reached gives up.
+        """
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()
+        with self._in_batch:
+            pass
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Process one micro-batch; what goes wrong is kept in ``failure`` for the main thread."""
-        with self.in_batch:
+        with self._in_batch:
+            if self._is_stopping:  # J4; to return would tell Spark that the batch is done
+                raise JobError("the job is being stopped; the batch is merged at the next start")
             try:
                 self._process(frame, batch)
             except BaseException as error:
@@ -134,7 +145,7 @@ class MicroBatches:
         started = self._clock.now()
         entry = self._patiently(lambda: self._store.committed(self._checkpoint, batch))
         if entry is not None:
-            self._landing.retire(entry.files)
+            self._landing.retire(entry.files, self._now())
             self._on_report(_again(batch, entry, self._clock.now() - started))
             return
         files, left_out = self._merged(frame, batch)
@@ -154,18 +165,22 @@ class MicroBatches:
     def _merged(self, frame: DataFrame, batch: int) -> tuple[list[FileResult], Mapping[str, int]]:
         """Aggregate and commit; without files that the store has, should there be any."""
         horizon = Horizon.at(self._now(), self._settings.retention)
-        skip: frozenset[str] = frozenset()
+        known: frozenset[str] = frozenset()
+        unreadable: list[FileResult] = []
         while True:
+            skip = known.union(file.name for file in unreadable)
             files, partials = self._aggregated(frame, horizon, skip)
-            names = tuple(file.name for file in files if file.error is None)
+            unreadable += self._set_aside(files)
+            read = [file for file in files if file.error is None]
+            names = tuple(file.name for file in read)
             try:
                 left_out = self._committed(partials, batch, names, horizon)
             except FilesMergedError as error:
                 log.warning("job.files_known: %s; they are left out", error)
-                skip |= frozenset(error.files)
+                known |= frozenset(error.files)
                 continue
-            self._tidy(files, skip)
-            return files, left_out
+            self._landing.retire([*known, *names], self._now())
+            return [*read, *unreadable], left_out
 
     def _aggregated(
         self, frame: DataFrame, horizon: Horizon, skip: frozenset[str]
@@ -195,12 +210,13 @@ class MicroBatches:
 
         return self._patiently(attempt)
 
-    def _tidy(self, files: list[FileResult], skipped: frozenset[str]) -> None:
-        self._landing.retire([*skipped, *(file.name for file in files if file.error is None)])
-        for file in files:
-            if file.error is not None:
-                log.warning("job.file_rejected: %s: %s", file.name, file.error)
-                self._landing.reject(file.name, file.error)
+    def _set_aside(self, files: list[FileResult]) -> list[FileResult]:
+        """Set aside, and return, the files that could not be read."""
+        unreadable = [file for file in files if file.error is not None]
+        for file in unreadable:
+            log.warning("job.file_rejected: %s: %s", file.name, file.error)
+            self._landing.reject(file.name, str(file.error))
+        return unreadable
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
         """Repeat *attempt* while the store cannot be reached, until patience runs out."""
