@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from penstock.cli import generate
 from penstock.errors import JobError
 from penstock.generate.settings import LIMITS
 from penstock.testing import FakeClock
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "generate-telemetry.md"
 
 
 class Terminal(io.StringIO):
@@ -139,6 +142,19 @@ def test_a_folder_that_cannot_be_written_leaves_the_terminal_clean(
         run(tmp_path)
     assert "2,000 of 2,120" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
+
+
+def test_the_guide_lists_every_flag_with_its_default() -> None:
+    """Whoever reads the guide sees all that the command takes."""
+    guide = GUIDE.read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `--([a-z-]+)` \| ([\d.,]*)", guide, re.MULTILINE)
+    options = vars(parse("--landing", ""))
+    taken = {name.replace("_", "-"): value for name, value in options.items() if name != "run"}
+    flags = sorted(name for name, _ in listed)
+    assert flags == sorted(taken)
+    for name, default in listed:
+        if default:
+            assert float(default.replace(",", "")) == taken[name], name
 
 
 def test_the_help_needs_neither_numpy_nor_pyarrow() -> None:
