@@ -13,7 +13,6 @@ from penstock.aggregation.meters import COUNT_SLOT, SUM_SLOT, VALUE_SLOT
 from penstock.aggregation.partials import FACTS, SLOTS, combine_facts, combine_slots
 from penstock.aggregation.rollup import granular
 from penstock.aggregation.topn import keep_slowest
-from penstock.store.contract import Granularity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,9 +61,7 @@ class Merger:
             deltas = transaction.read_deltas(partials.readings)
             facts = combine_facts(pa.concat_tables([facts, _delta_facts(deltas)]))
             slots = combine_slots(pa.concat_tables([slots, _delta_slots(deltas)]))
-        for granularity in Granularity:
-            oldest = horizon.oldest(granularity)
-            table = granular(facts, slots, granularity, oldest, self._summed)
+        for granularity, table in granular(facts, slots, horizon, self._summed):
             if table.num_rows:
                 transaction.merge(granularity, table)
         if partials.topn.num_rows:

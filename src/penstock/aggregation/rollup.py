@@ -17,11 +17,12 @@ from penstock.aggregation.partials import (
     combine_facts,
     combine_slots,
 )
+from penstock.store.contract import Granularity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
-    from penstock.store.contract import Granularity
+    from penstock.aggregation.aggregator import Horizon
 
 __all__ = ["MERGED", "granular"]
 
@@ -29,21 +30,26 @@ MERGED = pa.schema([*FACTS, ("slots", pa.string()), ("sums", pa.string())])
 
 
 def granular(
-    facts: pa.Table,
-    slots: pa.Table,
-    granularity: Granularity,
-    oldest: int,
-    summed: Collection[int] = (),
-) -> pa.Table:
-    """Return the states of one granularity, a row per key, as the store merges them (MERGED).
+    facts: pa.Table, slots: pa.Table, horizon: Horizon, summed: Collection[int] = ()
+) -> Iterator[tuple[Granularity, pa.Table]]:
+    """Yield the states of each granularity, a row per key, as the store merges them (MERGED).
 
-    *facts* and *slots* are by minute; those before the minute *oldest* are left out. *summed* are
-    the metrics that add up by label as well.
+    *facts* and *slots* are by minute; what a granularity no longer takes is left out of it.
+    *summed* are the metrics that add up by label as well.
     """
-    facts, slots = (table.filter(pc.field("bucket") >= oldest) for table in (facts, slots))
-    if granularity.minutes > 1:
-        facts = combine_facts(_coarser(facts, granularity.minutes))
-        slots = combine_slots(_coarser(slots, granularity.minutes))
+    minutes = 1
+    for granularity in Granularity:
+        factor = granularity.minutes // minutes
+        if factor > 1:
+            # From the next finer one, which has far fewer rows than the minutes.
+            facts = combine_facts(_coarser(facts, factor))
+            slots = combine_slots(_coarser(slots, factor))
+        minutes = granularity.minutes
+        oldest = pc.field("bucket") >= horizon.oldest(granularity) // minutes
+        yield granularity, _merged(facts.filter(oldest), slots.filter(oldest), summed)
+
+
+def _merged(facts: pa.Table, slots: pa.Table, summed: Collection[int]) -> pa.Table:
     sums = slots.filter(pc.is_in(slots["metric"], pa.array(list(summed), pa.int64())))
     merged = _joined(_joined(facts, _texts(slots, "slots", "count")), _texts(sums, "sums", "real"))
     order = np.lexsort([merged[name].to_numpy() for name in reversed(KEY)])
