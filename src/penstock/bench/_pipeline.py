@@ -135,7 +135,7 @@ def run_noop(spark: SparkSession, landing: Path, metrics: Sequence[Metric]) -> R
             for stream in result.select("files").toArrow()["files"].to_pylist()
             for file in read_files(stream)
         ]
-        folder.retire(file.name for file in files)
+        folder.retire([file.name for file in files], wall_time())
         stopwatch.batch(
             BatchReport(
                 batch=batch,
