@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.generate._journeys import plan_journey
 from penstock.generate._steps import NOWHERE, Step
 from penstock.generate._world import GATEWAY, World, build_world, resource_maps, zipf
-from penstock.telemetry import PROMOTED, SPANS, SpanKind
+from penstock.telemetry import PROMOTED, SPANS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,6 @@ class Catalogue:
     has_transit: Flags
     is_http: Flags
     is_grpc: Flags
-    is_server: Flags
     median_ns: Floats
     sigma: Floats
     stall_ns: Integers
@@ -89,7 +88,6 @@ def build_catalogue(settings: GeneratorSettings) -> Catalogue:
         has_transit=_flags(step.times_transit for step in steps),
         is_http=_flags("http_method" in step.texts for step in steps),
         is_grpc=_flags(step.texts.get("rpc_system") == "grpc" for step in steps),
-        is_server=_flags(step.kind is SpanKind.SERVER for step in steps),
         median_ns=np.array([step.median_ms * 1e6 for step in steps], dtype=np.float32),
         sigma=np.array([step.sigma for step in steps], dtype=np.float32),
         stall_ns=_integers(round(step.stall_ms * 1e6) for step in steps),

@@ -82,11 +82,13 @@ def _block(
     rng = np.random.Generator(np.random.SFC64([settings.seed, 2, number]))
     rows = _draw(rng, settings, catalogue, number)
     rows = _Rows(rows.step[:count], rows.journey[:count], rows.first, rows.lane)
+    at = _departures(rng, settings, rows.first + number * BLOCK)
     transit = _transit(rng, catalogue, rows)
-    start, end = _times(rng, settings, catalogue, rows, (number * BLOCK, transit))
+    since, taken = _times(rng, catalogue, rows, transit)
+    start = np.minimum(at[rows.journey] + since, settings.end_ns - 1)
     index = pa.array(rows.step)
     columns = {name: column.take(index) for name, column in catalogue.columns.items()}
-    columns["start_ns"], columns["end_ns"] = pa.array(start), pa.array(end)
+    columns["start_ns"], columns["end_ns"] = pa.array(start), pa.array(start + taken)
     columns["links"] = pa.nulls(count, pa.string())
     columns["transmission_latency"] = pa.array(
         transit // 1_000_000, mask=~catalogue.has_transit[rows.step]
@@ -129,14 +131,12 @@ def _transit(rng: np.random.Generator, catalogue: Catalogue, rows: _Rows) -> Int
 
 
 def _times(
-    rng: np.random.Generator,
-    settings: GeneratorSettings,
-    catalogue: Catalogue,
-    rows: _Rows,
-    placed: tuple[int, Integers],
+    rng: np.random.Generator, catalogue: Catalogue, rows: _Rows, transit: Integers
 ) -> tuple[Integers, Integers]:
-    """Return start and end of every span: calls lie inside their callers, one after the other."""
-    offset, transit = placed
+    """Return when each span begins, from the start of its journey on, and how long it takes.
+
+    Calls lie inside their callers, one after the other.
+    """
     count = len(rows.step)
     own = _own_times(rng, catalogue, rows.step)
     before = np.zeros(count + 1, dtype=np.int64)
@@ -144,12 +144,7 @@ def _times(
     last = np.minimum(np.arange(count) + catalogue.subtree[rows.step], count)
     # A span begins once all before it in its journey have done their own part.
     begin = before[:-1] + transit
-    taken = before[last] - begin
-    since = begin - before[rows.first[rows.journey]]
-    at = _departures(rng, settings, rows.first + offset)
-    start = at[rows.journey] + since
-    np.minimum(start, settings.end_ns - 1, out=start)
-    return start, start + taken
+    return begin - before[rows.first[rows.journey]], before[last] - begin
 
 
 def _own_times(rng: np.random.Generator, catalogue: Catalogue, step: Integers) -> Integers:
