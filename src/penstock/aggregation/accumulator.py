@@ -12,6 +12,7 @@ from penstock.aggregation.partials import (
     COUNTS,
     ENTITIES,
     FACTS,
+    METER_ROWS,
     METERS,
     READINGS,
     SLOTS,
@@ -38,6 +39,7 @@ class Accumulator:
     def __init__(self) -> None:
         self._ids: dict[tuple[str, tuple[str, ...]], int] = {}
         self._meters: dict[int, tuple[str, str, str]] = {}
+        self._meter_rows: Counter[int] = Counter()
         self._facts: list[pa.Table] = []
         self._slots: list[pa.Table] = []
         self._tops: list[pa.Table] = []
@@ -54,10 +56,15 @@ class Accumulator:
             known = self._ids[key] = stable_id(scope, *parts)
         return known
 
-    def meter(self, name: str, function: str, unit: str) -> int:
-        """Return the id of a metric that arrived as points, and remember it."""
-        metric = stable_id("metric", name)
-        self._meters[metric] = (name, function, unit)
+    def meter(self, name: str, function: str, unit: str, rows: int) -> int:
+        """Return the id of a metric that arrived as *rows* points, and remember it.
+
+        The same name as another function is another metric here; which of them may have the name
+        is settled where the store is known.
+        """
+        metric = stable_id("meter", function, name)
+        self._meters.setdefault(metric, (name, function, unit))
+        self._meter_rows[metric] += rows
         return metric
 
     def facts(self, metric: int | NDArray[np.int64], **parts: NDArray[Any]) -> None:
@@ -110,6 +117,7 @@ class Accumulator:
             slots=_concatenated(self._slots, SLOTS),
             entities=_from_rows(entities, ENTITIES),
             meters=_from_rows(meters, METERS),
+            meter_rows=_from_rows(list(self._meter_rows.items()), METER_ROWS),
             topn=_concatenated(self._tops, TOPN),
             readings=_concatenated(self._readings, READINGS),
             counts=_from_rows(list(self._left_out.items()), COUNTS),

@@ -17,6 +17,7 @@ from penstock.aggregation.topn import keep_slowest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.aggregation.admission import Admitted
     from penstock.aggregation.aggregator import Horizon
     from penstock.aggregation.partials import Partials
     from penstock.store.contract import LedgerEntry, MetricStore, Transaction
@@ -45,20 +46,27 @@ class Merger:
         left_out: dict[str, int] = {}
         for cause, rows in _pairs(partials.counts):
             left_out[cause] = left_out.get(cause, 0) + rows
-        partials, refused = self._admission.admit(partials)
-        partials, expired = _recent(partials, horizon)
-        with self._store.begin(self._holder) as transaction:
-            self._write(transaction, partials, horizon)
-            transaction.record(entry)
-        self._admission.confirm(partials)
-        return {**left_out, **refused, **expired}
+        admitted = self._admission.admit(partials)
+        recent, expired = _recent(admitted.partials, horizon)
+        admitted = replace(admitted, partials=recent)
+        try:
+            with self._store.begin(self._holder) as transaction:
+                self._write(transaction, admitted, horizon)
+                transaction.record(entry)
+        except BaseException:
+            # It may have been committed all the same: the answer may be what was lost.
+            self._admission.forget()
+            raise
+        self._admission.confirm(recent)
+        return {**left_out, **admitted.left_out, **expired}
 
-    def _write(self, transaction: Transaction, partials: Partials, horizon: Horizon) -> None:
+    def _write(self, transaction: Transaction, admitted: Admitted, horizon: Horizon) -> None:
+        partials = admitted.partials
         transaction.new_entities(partials.entities)
         transaction.new_meters(partials.meters)
         facts, slots = partials.facts, partials.slots
         if partials.readings.num_rows:
-            deltas = transaction.read_deltas(partials.readings)
+            deltas = admitted.placed(transaction.read_deltas(partials.readings))
             facts = combine_facts(pa.concat_tables([facts, _delta_facts(deltas)]))
             slots = combine_slots(pa.concat_tables([slots, _delta_slots(deltas)]))
         for granularity, table in granular(facts, slots, horizon, self._summed):
@@ -75,8 +83,14 @@ def _recent(partials: Partials, horizon: Horizon) -> tuple[Partials, dict[str, i
     readings = partials.readings.filter(pc.field("time_ns") >= oldest)
     kept = replace(partials, topn=topn, readings=readings)
     lost = partials.topn.num_rows - topn.num_rows
-    lost += partials.readings.num_rows - readings.num_rows
+    lost += _points(partials.readings) - _points(readings)
     return kept, {"expired_records": lost} if lost else {}
+
+
+def _points(readings: pa.Table) -> int:
+    """Return how many points *readings* come from; a histogram's are many."""
+    once = pa.array([VALUE_SLOT, COUNT_SLOT])
+    return int(pc.sum(pc.is_in(readings["slot"], once)).as_py() or 0)
 
 
 def _pairs(counts: pa.Table) -> list[tuple[str, int]]:

@@ -80,15 +80,17 @@ class _Points:
         )
 
     def metrics(self, rows: Rows, function: str, into: Accumulator) -> NDArray[np.int64]:
-        """Return the id of each row's metric."""
-        units: dict[int, str] = {}
-        for name, unit in zip(
-            self.name.codes[rows].tolist(), self.unit.codes[rows].tolist(), strict=True
-        ):
-            units.setdefault(name, self.unit.values[unit] if unit >= 0 else "")
+        """Return the id of each row's metric; to be asked once for each point."""
+        names, first, points = np.unique(
+            self.name.codes[rows], return_index=True, return_counts=True
+        )
+        units = self.unit.codes[rows][first]
         ids = np.zeros(len(self.name.values) + 1, dtype=np.int64)
-        for code, unit in units.items():
-            ids[code] = into.meter(self.name.values[code] if code >= 0 else "", function, unit)
+        for code, unit, count in zip(names.tolist(), units.tolist(), points.tolist(), strict=True):
+            name = self.name.values[code] if code >= 0 else ""
+            ids[code] = into.meter(
+                name, function, self.unit.values[unit] if unit >= 0 else "", count
+            )
         return ids[self.name.codes[rows]]
 
     def keys(self, rows: Rows) -> dict[str, NDArray[Any]]:
@@ -135,7 +137,8 @@ def _add_counters(points: _Points, chosen: Flags, into: Accumulator) -> None:
 def _add_counter_readings(points: _Points, chosen: Flags, into: Accumulator) -> None:
     rows, value = points.finite(chosen, "value", into)
     if len(rows):
-        _add_readings(points, rows, "counter", (VALUE_SLOT, value), into)
+        metric = points.metrics(rows, "counter", into)
+        into.readings(_readings(points, rows, metric, (VALUE_SLOT, value)))
 
 
 def _add_distributions(points: _Points, chosen: Flags, into: Accumulator) -> None:
@@ -170,33 +173,34 @@ def _add_distribution_readings(points: _Points, chosen: Flags, into: Accumulator
     rows, count = _consistent(points, rows, count, into)
     if not len(rows):
         return
-    _add_readings(points, rows, "distribution", (COUNT_SLOT, count), into)
-    _add_readings(points, rows, "distribution", (SUM_SLOT, points.optional(rows, "sum", 0.0)), into)
+    metric = points.metrics(rows, "distribution", into)
+    total = points.optional(rows, "sum", 0.0)
+    into.readings(_readings(points, rows, metric, (COUNT_SLOT, count)))
+    into.readings(_readings(points, rows, metric, (SUM_SLOT, total)))
     parent, bound, counted = _buckets(points.batch, rows)
     names, codes = _bound_names(bound)
     slot = pa.array(names, pa.string()).take(pa.array(codes))
-    _add_readings(points, rows[parent], "distribution", (slot, counted), into)
+    into.readings(_readings(points, rows[parent], metric[parent], (slot, counted)))
 
 
-def _add_readings(
+def _readings(
     points: _Points,
     rows: Rows,
-    function: str,
+    metric: NDArray[np.int64],
     values: tuple[str | pa.Array, NDArray[Any]],
-    into: Accumulator,
-) -> None:
+) -> pa.Table:
     slot, value = values
     if isinstance(slot, str):
         slot = pa.array([slot] * len(rows), pa.string())
     columns = {
-        "metric": points.metrics(rows, function, into),
+        "metric": metric,
         "entity": points.entity[rows],
         "slot": slot,
         "time_ns": points.time[rows],
         "start_ns": points.optional(rows, "start_ns", 0).astype(np.int64),
         "value": value.astype(np.float64),
     }
-    into.readings(pa.table(columns, schema=READINGS))
+    return pa.table(columns, schema=READINGS)
 
 
 def _consistent(

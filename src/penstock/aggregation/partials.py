@@ -26,6 +26,7 @@ __all__ = [
     "FILES",
     "KEY",
     "METERS",
+    "METER_ROWS",
     "READINGS",
     "SLOTS",
     "TOPN",
@@ -73,15 +74,18 @@ ENTITIES = pa.schema(
     ]
 )
 
-# Metrics that were not defined by rules but arrived as metric points.
+# Metrics that were not defined by rules but arrived as metric points. Before they are admitted,
+# points of one name may be of several functions, each under an id of its own (meter_id).
 METERS = pa.schema(
     [
-        ("metric", pa.int64()),  # stable_id("metric", name)
+        ("metric", pa.int64()),  # in the store stable_id("metric", name)
         ("name", pa.string()),
         ("function", pa.string()),  # gauge, counter or distribution
         ("unit", pa.string()),
     ]
 )
+
+METER_ROWS = pa.schema([("metric", pa.int64()), ("rows", pa.int64())])  # points by meter
 
 TOPN = pa.schema(
     [
@@ -129,6 +133,7 @@ class Partials:
     slots: pa.Table
     entities: pa.Table
     meters: pa.Table
+    meter_rows: pa.Table
     topn: pa.Table
     readings: pa.Table
     counts: pa.Table
