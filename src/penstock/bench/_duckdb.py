@@ -109,8 +109,8 @@ def aggregate(landing: Path, threads: int) -> float:
         for index in range(0, len(files), 4):
             connection.execute(_SPANS, [files[index : index + 4]])
             for rows, keys, value in _SOURCES:
-                connection.execute(_statement(rows, keys, value)).to_arrow_table()
-                connection.execute(_slots(rows, keys, value)).to_arrow_table()
+                connection.sql(_statement(rows, keys, value)).to_arrow_table()
+                connection.sql(_slots(rows, keys, value)).to_arrow_table()
         return perf_counter() - started
 
 

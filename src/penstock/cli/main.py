@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.cli import aggregate, bench, generate, metrics, query, top
+from penstock.cli import aggregate, bench, generate, metrics, query, store, top
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (generate, aggregate, query, top, metrics, bench):
+    for command in (generate, aggregate, query, top, metrics, store, bench):
         command.add_parser(commands)
     return parser
 
