@@ -31,15 +31,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 test: $(INSTALLED) ## run all tests; branch coverage of the queues and scheduling must be 100 %
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow'
+	$(BIN)/coverage run -m pytest -m 'not slow and not spark'
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report
 	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
+	$(BIN)/python -m pytest -m 'spark and not slow'
 
-test-fast: $(INSTALLED) ## run the tests without coverage; ARGS goes to pytest (ARGS='-k order')
-	$(BIN)/python -m pytest -m 'not slow' $(ARGS)
+test-fast: $(INSTALLED) ## run the tests that need no Spark; ARGS goes to pytest (ARGS='-k order')
+	$(BIN)/python -m pytest -m 'not slow and not spark' $(ARGS)
 
-soak: $(INSTALLED) ## run the slow tests: guards broken one by one, and the property tests in depth
+soak: $(INSTALLED) ## run the slow tests: guards broken one by one, kills, property tests in depth
 	$(BIN)/python -m pytest -m slow
 	PENSTOCK_EXAMPLES=10 $(BIN)/python -m pytest tests/property
 

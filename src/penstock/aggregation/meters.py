@@ -106,9 +106,10 @@ class _Points:
         return rows, numbers.values[rows]
 
     def optional(self, rows: Rows, column: str, missing: float) -> NDArray[Any]:
-        """Return the numbers of *rows*, with *missing* where there is none."""
+        """Return the numbers of *rows*, with *missing* where there is no finite one."""
         numbers = Numbers.of(self.batch.column(column)).take(rows)
-        return np.where(numbers.is_valid(), numbers.values, missing)
+        usable = numbers.is_valid() & np.isfinite(numbers.values)
+        return np.where(usable, numbers.values, missing)
 
 
 def _add_gauges(points: _Points, chosen: Flags, into: Accumulator) -> None:
@@ -246,8 +247,10 @@ def attribute_texts(maps: pa.Array) -> pa.Array:
     lengths = np.diff(offsets)
     row = np.repeat(np.arange(len(maps)), lengths)
     pairs = pairs.slice(offsets[0], len(row)) if len(maps) else pairs
-    table = pa.table({"row": row, "pair": pairs})
-    ordered = table.sort_by([("row", "ascending"), ("pair", "ascending")])
+    keys = maps.keys.slice(offsets[0], len(row)) if len(maps) else maps.keys
+    table = pa.table({"row": row, "key": keys, "pair": pairs})
+    # By key first: in "a=1" and "a.b=1" the sign "=" is larger than the dot.
+    ordered = table.sort_by([(name, "ascending") for name in ("row", "key", "pair")])
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(starts), ordered["pair"].combine_chunks())
     return pc.binary_join(lists, ",")

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from penstock.aggregation.partials import ENTITIES, FACTS, METERS, READINGS, TOPN
 from penstock.errors import StoreError
 from penstock.metrics.sources import METER
+from penstock.store.schemas import ENTITIES, FACTS, METERS, READINGS, TOPN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
