@@ -1,9 +1,16 @@
-"""What holds for every test: none leaves a thread behind."""
+"""What holds for every test: none leaves a thread behind. And a server for those that need one."""
+
+from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.support.postgres import PostgresServer
 
 # Long enough for a thread that is on its way out on a busy machine. Only a test that fails, or
 # whose mark allows survivors, ever waits this long.
@@ -47,3 +54,12 @@ def no_thread_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if left:
         names = ", ".join(sorted(thread.name for thread in left))
         pytest.fail(f"the test left {len(left)} thread(s) behind: {names}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Run one PostgreSQL server for all tests that ask for it; each creates its own database."""
+    from tests.support.postgres import PostgresServer  # noqa: PLC0415 - psycopg is an extra
+
+    with PostgresServer.started() as server:
+        yield server

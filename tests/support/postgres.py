@@ -75,7 +75,8 @@ class PostgresServer:
         # PostgreSQL refuses to run as root. The parameters of None leave the user as it is.
         self._owner = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None
         self._groups: list[int] | None = None if self._owner is None else []
-        self._names = (f"db{number}" for number in itertools.count())
+        self._names = (f"test{number}" for number in itertools.count())
+        self._creator = os.getpid()
         self.password = secrets.token_hex(16)
         self.port = _free_port()
 
@@ -106,6 +107,15 @@ class PostgresServer:
         name = next(self._names)
         self.execute(f'CREATE DATABASE "{name}"')
         return name
+
+    def create_schema(self) -> str:
+        """Create an empty schema; return an address whose tables are there.
+
+        As good as a database of its own, and many times faster to create and to remove.
+        """
+        name = next(self._names)
+        self.execute(f'CREATE SCHEMA "{name}"')
+        return f"{self.url()}?options=-csearch_path%3D{name}"
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Execute a statement as superuser, outside any transaction; return its rows."""
@@ -179,6 +189,8 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL did not start:\n{log}")
 
     def _remove(self) -> None:
+        if os.getpid() != self._creator:
+            return  # a forked child on its way out
         self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
 
