@@ -51,7 +51,7 @@ def parse(url: str) -> tuple[dict[str, str], tuple[str, ...], str]:
         settings = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.ProgrammingError:
         settings = {}
-    if not settings:
+    if not settings or _is_torn(settings):
         # What libpq says may quote the password, so it is not repeated.
         raise ConfigError(
             "store: the address of PostgreSQL cannot be read: use "
@@ -60,6 +60,13 @@ def parse(url: str) -> tuple[dict[str, str], tuple[str, ...], str]:
         )
     secrets = tuple(settings[name] for name in _SECRET if settings.get(name))
     return settings, secrets, _address(settings)
+
+
+def _is_torn(settings: dict[str, str]) -> bool:
+    """Whether a character of the password has made parts of it a host, a port or a database."""
+    ports = settings.get("port", "").replace(",", "")
+    places = settings.get("host", "") + settings.get("dbname", "")
+    return "@" in places or not (ports.isdecimal() or not ports)
 
 
 def _address(settings: dict[str, str]) -> str:
