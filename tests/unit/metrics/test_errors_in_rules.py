@@ -47,6 +47,7 @@ FROM = [
     ("m = from(«Servise».*).cpm();", 'unknown source "Servise"', 'did you mean "Service"?'),
     ("m = from(«service».*).cpm();", 'unknown source "service"', 'did you mean "Service"?'),
     ("m = from(«All».latency).longAvg();", 'unknown source "All"', SOURCES),
+    ("m = from(«All».latency).apdex(name, status);", 'unknown source "All"', SOURCES),
     (
         'm = from(«tag»["x"]).longAvg();',
         'unknown source "tag"',
@@ -64,6 +65,11 @@ FROM = [
     ),
     (
         "m = from(Service.«sideCar.latency»).longAvg();",
+        'unknown attribute "sideCar.latency" of Service',
+        'did you mean "latency"?',
+    ),
+    (
+        "m = from(Service.«sideCar»\n.latency).longAvg();",
         'unknown attribute "sideCar.latency" of Service',
         'did you mean "latency"?',
     ),
@@ -268,6 +274,11 @@ CONDITIONS = [
         "the largest number is 9223372036854775807",
     ),
     (
+        f"m = from(Service.*).filter(latency > «{'9' * 5000}»).cpm();",
+        f'"{"9" * 59}…" does not fit into 64 bits',
+        "the largest number is 9223372036854775807",
+    ),
+    (
         "m = from(Service.*).filter(latency > «1e999»).cpm();",
         '"1e999" is too large',
         "choose a smaller number",
@@ -409,6 +420,11 @@ STATEMENTS = [
         "use the letters a to z, digits and _",
     ),
     (
+        f"«{'m' * 201}» = from(Service.*).cpm();",
+        f'the name "{"m" * 59}…" is too long',
+        "use at most 200 characters",
+    ),
+    (
         "«filter» = from(Service.*).cpm();",
         'expected a name or "disable", found "filter"',
         '"filter" is a word of the language; choose another name',
@@ -421,6 +437,11 @@ STATEMENTS = [
     ),
     (
         "m = from(Service.*).cpm()«»\nn = from(Service.*).cpm();",
+        'missing ";"',
+        "every rule ends with a semicolon",
+    ),
+    (
+        "m = from(Service.*).cpm()«» disable(m); n = from(Service.*).cpm();",
         'missing ";"',
         "every rule ends with a semicolon",
     ),
@@ -440,6 +461,11 @@ STATEMENTS = [
     ),
     (
         "m = from(Service.*).filter(status «=» true).cpm();",
+        'expected an operator such as ==, found "="',
+        "compare with ==",
+    ),
+    (
+        "m = from(Service.*).filter(name «=» from).cpm();",
         'expected an operator such as ==, found "="',
         "compare with ==",
     ),
@@ -564,6 +590,15 @@ def test_all_mistakes_of_a_text_are_reported() -> None:
         (6, "sum takes no arguments, not 1"),
         (6, 'missing ";"'),
     ]
+
+
+def test_both_sides_of_a_condition_are_checked() -> None:
+    """An error on the left does not hide one on the right, whether the source is known or not."""
+    rule = 'm = from({}.*).filter(foo in (RequestType.HTPP, 1e999, "\\x")).cpm();'
+    known = parse_rules(rule.format("Service")).diagnostics
+    assert [found.column for found in known] == [28, 48, 54, 62]
+    unknown = parse_rules(rule.format("Servise")).diagnostics
+    assert [found.column for found in unknown] == [10, 48, 54, 62]
 
 
 def test_a_metric_whose_rule_has_an_error_can_be_disabled() -> None:

@@ -232,6 +232,12 @@ def test_a_reading_before_1970_counts() -> None:
     assert State(last=4.0, last_at=-5).combine(State()).last == 4.0
 
 
+def test_of_two_readings_at_the_same_time_the_larger_stands() -> None:
+    """Which of the two comes first must not matter."""
+    one, two = State(last=4.0, last_at=7), State(last=5.0, last_at=7)
+    assert one.combine(two).last == two.combine(one).last == 5.0
+
+
 def many_labels() -> State:
     """Return a state with three labels too many, the rarest of them called like the remainder."""
     counts = {f"label {number:02}": 100 - number for number in range(MAX_LABELS + 2)}

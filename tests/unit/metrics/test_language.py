@@ -192,6 +192,7 @@ def test_enumerations_are_compared_with_their_constants(
     assert listed.right == (constant,)
 
 
+SERVICE_CPM = -8278049169969953919
 STATUS = Condition(Attribute("status"), Operator.EQ, right=True)
 FAILED = Condition(Attribute("status"), Operator.EQ, right=False)
 
@@ -289,3 +290,10 @@ def test_the_definition_of_a_metric_is_a_rule_that_means_the_same(rule: str) -> 
     again = only(f"{metric.name} = {metric.definition};")
     assert again == metric
     assert again.definition == metric.definition
+
+
+def test_the_number_of_a_metric_is_the_same_forever() -> None:
+    """Stores know metrics by this number; another one would orphan all that they hold."""
+    metric = only("service_cpm = from(Service.*).cpm();")
+    assert metric.id == SERVICE_CPM
+    assert metric.id == only("service_cpm = from(Endpoint.*).count();").id
