@@ -158,7 +158,12 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Another job holds the store's lease."""
+    """Another job holds the store's lease: ``holder``, for ``seconds`` more unless it renews it."""
+
+    def __init__(self, message: str, holder: str, seconds: float) -> None:
+        super().__init__(message)
+        self.holder = holder
+        self.seconds = seconds
 
 
 class LeaseLostError(StoreError):

@@ -95,7 +95,7 @@ class Aggregation:
         """Run until all is merged (once), until stopped, or until an error that it raises."""
         self._landing.prepare()
         self._store.migrate()
-        with HeldLease(self._store, self._holder, self._clock) as lease:
+        with HeldLease(self._store, self._holder, self._clock, self._stopped) as lease:
             identity = identify(
                 self._config.checkpoint, self._store, adopt=self._config.new_checkpoint
             )
