@@ -47,6 +47,15 @@ POSTGRES_COLUMNS = """
 """
 
 
+@pytest.fixture(params=DIALECTS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/metrics.db"
+    address: str = request.getfixturevalue("postgres").create_schema()
+    return address
+
+
 def listing(url: str) -> list[str]:
     """Return tables, views and indexes of a database, one line each."""
     if url.startswith("sqlite"):
