@@ -98,7 +98,10 @@ def _pairs(counts: pa.Table) -> list[tuple[str, int]]:
 
 
 def _delta_facts(deltas: pa.Table) -> pa.Table:
-    """Return increases of sums, and of histograms' counts and sums, as facts."""
+    """Return increases of sums, and of histograms' counts and sums, as facts.
+
+    Every minute that changes has one, be it of zeros: its slots have to find it.
+    """
     slot, delta = deltas["slot"], deltas["delta"]
     nothing = pa.scalar(0.0)
     is_count = pc.equal(slot, COUNT_SLOT)
@@ -115,8 +118,7 @@ def _delta_facts(deltas: pa.Table) -> pa.Table:
         **dict.fromkeys(("low", "high", "last"), pa.nulls(deltas.num_rows, pa.float64())),
         "last_at": pa.nulls(deltas.num_rows, pa.int64()),
     }
-    chosen = pc.or_(is_count, is_sum)
-    return pa.table(columns).cast(FACTS).filter(chosen)
+    return pa.table(columns).cast(FACTS)
 
 
 def _delta_slots(deltas: pa.Table) -> pa.Table:

@@ -246,8 +246,9 @@ def attribute_texts(maps: pa.Array) -> pa.Array:
     offsets = maps.offsets.to_numpy(zero_copy_only=False)
     lengths = np.diff(offsets)
     row = np.repeat(np.arange(len(maps)), lengths)
-    pairs = pairs.slice(offsets[0], len(row)) if len(maps) else pairs
-    keys = maps.keys.slice(offsets[0], len(row)) if len(maps) else maps.keys
+    # Keys and values are those of the whole column, of which this may be a part.
+    first = int(offsets[0])
+    keys, pairs = (column.slice(first, len(row)) for column in (maps.keys, pairs))
     table = pa.table({"row": row, "key": keys, "pair": pairs})
     # By key first: in "a=1" and "a.b=1" the sign "=" is larger than the dot.
     ordered = table.sort_by([(name, "ascending") for name in ("row", "key", "pair")])

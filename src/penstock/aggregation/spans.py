@@ -201,7 +201,9 @@ class SpanFrame:
         """The command given to a cache, in upper case."""
 
         def build(operation: str | None, statement: str | None) -> str | None:
-            words = (operation or statement or "").split(maxsplit=1)
+            if operation:
+                return operation.upper()
+            words = (statement or "").split(maxsplit=1)
             return words[0].upper() if words else None
 
         # Without the statements of databases, which are many and have nothing to do with it.

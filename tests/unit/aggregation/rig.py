@@ -35,9 +35,12 @@ class Pipeline:
     """A store, and the way of rows into it."""
 
     def __init__(
-        self, path: Path, text: str = RULES, settings: AggregationSettings | None = None
+        self,
+        path: Path,
+        text: str | tuple[Metric, ...] = RULES,
+        settings: AggregationSettings | None = None,
     ) -> None:
-        self.metrics = rules(text)
+        self.metrics = rules(text) if isinstance(text, str) else text
         self.settings = settings or AggregationSettings()
         self.horizon = Horizon.at(NOW, Retention())
         self.store = open_store(str(path), now=lambda: NOW)
