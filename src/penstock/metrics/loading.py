@@ -26,7 +26,7 @@ __all__ = ["Rules", "default_rules", "load_rules", "parse_files", "parse_rules"]
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
-LARGEST_FILE = 8 << 20  # bytes; nobody writes more, and a device file never ends
+LARGEST_FILE = 1 << 20  # bytes; nobody writes more, and a device file never ends
 
 # Streams that SkyWalking makes without a rule. There is nothing here to disable, and no harm done.
 _BUILT_IN_STREAMS = frozenset(

@@ -161,7 +161,7 @@ def test_a_file_without_end_is_not_read_to_the_end(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(LARGEST_FILE + 1)
     (found,) = parse_files([path]).diagnostics
-    assert found.message == "the file is larger than 8 MiB"
+    assert found.message == "the file is larger than 1 MiB"
 
 
 def test_no_files_are_no_metrics() -> None:
