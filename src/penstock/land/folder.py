@@ -87,12 +87,25 @@ class LandingFolder:
     def retire(self, names: Iterable[str], at: float) -> None:
         """Move merged files out of the way; one that is gone already is no matter.
 
-        They are kept from *at* (seconds since 1970) on, however long they have lain here.
+        They are kept from *at* (seconds since 1970) on, however long they have lain here. Raises
+        JobError if one cannot be moved.
         """
         for name in names:
-            with suppress(FileNotFoundError):
-                os.utime(self.root / name, (at, at))
-                (self.root / name).rename(self.root / CONSUMED / name)
+            source, target = self.root / name, self.root / CONSUMED / name
+            try:
+                with suppress(PermissionError):  # another user's file: kept from its own time on
+                    os.utime(source, (at, at))
+                # Whoever makes room may have removed the folder with all that was in it.
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source.rename(target)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise JobError(
+                    f"{source} is merged but cannot be moved to {target.parent}: "
+                    f"{error.strerror}; let this user write to both folders and start again: no "
+                    "file counts twice"
+                ) from error
 
     def reject(self, name: str, reason: str) -> None:
         """Set a file aside, with its reason beside it.

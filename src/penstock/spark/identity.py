@@ -42,6 +42,10 @@ def identify(checkpoint: Path, store: MetricStore, *, adopt: bool = False) -> Id
     job = store.job()
     if known is None:
         return _begin(checkpoint, store, job, adopt=adopt)
+    if job is None and not _has_progress(checkpoint):
+        # Ended between the two halves of its beginning: nothing was merged yet.
+        store.adopt_job(known.job)
+        return known
     if job is None:
         raise JobError(
             f"the store {store.address} is new, but the checkpoint {checkpoint} belongs to the job "
@@ -69,10 +73,10 @@ def _begin(checkpoint: Path, store: MetricStore, job: str | None, *, adopt: bool
             "--new-checkpoint: files that were merged before are recognised, none counts twice"
         )
     identity = Identity(job or uuid.uuid4().hex, uuid.uuid4().hex)
-    # The store first: a checkpoint without its store is what would be refused.
+    # The checkpoint first: one without progress may be given to a new store at any time.
+    _write(checkpoint, identity)
     if job is None:
         store.adopt_job(identity.job)
-    _write(checkpoint, identity)
     return identity
 
 
