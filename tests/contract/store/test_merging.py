@@ -10,6 +10,7 @@ import pytest
 
 from penstock.errors import StoreError
 from penstock.metrics.functions import State
+from penstock.store._store import SqlStore
 from penstock.store.contract import Granularity, MetricStore, SeriesQuery, TopQuery
 from tests.contract.store import rig
 
@@ -222,6 +223,15 @@ def test_a_reader_sees_all_of_a_batch_or_nothing(
     for granularity in Granularity:
         assert rig.states(reader, METRIC.name, granularity) == {(("a",), 1): State(count=1)}
     assert reader.committed("checkpoint", 1) == rig.entry(1, "f")
+
+
+def test_a_reader_sees_one_state_from_its_first_statement_to_its_last(store: SqlStore) -> None:
+    """What is committed while somebody reads is for the next one to read."""
+    with store._engine.reading() as session:
+        assert session.rows("metrics") == []
+        store.define([METRIC])
+        assert session.rows("metrics") == []
+    assert set(store.catalogue()) == {METRIC.name}
 
 
 def test_empty_tables_are_nothing(known: MetricStore) -> None:

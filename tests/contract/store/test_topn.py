@@ -55,7 +55,7 @@ def test_the_same_rows_stay_in_any_order(store: MetricStore, seed: int) -> None:
     """Of many rows with many equal latencies, the first TOP_SIZE by rank stay in each list."""
     source = random.Random(seed)
     rows = [
-        row(source.randrange(5), f"{number:04x}", bucket=bucket, name=name)
+        row(source.randrange(5), f"{number:04x}", f"{999 - number}", bucket=bucket, name=name)
         for number in range(120)
         for bucket in (1, 2)
         for name in ("orders", "users")
