@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import os
 import pwd
+import random
 import secrets
 import shutil
 import socket
@@ -205,7 +206,12 @@ def _binaries() -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a free port below those that the system gives to outgoing connections.
+
+    A server that is stopped and started again must find its port as it left it.
+    """
+    while True:
+        port = random.randrange(15_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
