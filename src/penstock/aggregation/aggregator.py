@@ -96,13 +96,14 @@ class Aggregator:
         if not batch.num_rows:
             return batch
         minute = times.to_numpy(zero_copy_only=False) // NS_PER_MINUTE
-        if minute.min() >= self._horizon.minute and minute.max() <= self._horizon.future:
+        oldest = [self._horizon.oldest(granularity) for granularity in Granularity]
+        if minute.min() >= max(oldest) and minute.max() <= self._horizon.future:
             return batch
         for granularity in Granularity:
             expired = int((minute < self._horizon.oldest(granularity)).sum())
             self._into.leave_out(f"expired_{granularity}", expired)
         self._into.leave_out("future", int((minute > self._horizon.future).sum()))
-        kept = (minute >= self._horizon.day) & (minute <= self._horizon.future)
+        kept = (minute >= min(oldest)) & (minute <= self._horizon.future)
         return batch.filter(pa.array(kept))
 
     def finish(self) -> Partials:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["operand_column", "operand_number", "truth"]
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 _ORDERINGS: dict[Operator, Callable[..., Flags]] = {
     Operator.EQ: np.equal,

@@ -103,8 +103,9 @@ class SpanFrame:
     @cached_property
     def latency(self) -> Numbers:
         """Whole milliseconds from start to end, never negative."""
-        lasted = self.number("end_ns").values - self.number("start_ns").values
-        return Numbers(np.maximum(lasted, 0) // NS_PER_MS)
+        start, end = self.number("start_ns").values, self.number("end_ns").values
+        # Not below 0 before the subtraction: an end far before 1970 would overflow.
+        return Numbers((np.maximum(end, start) - start) // NS_PER_MS)
 
     @cached_property
     def status(self) -> Flags:
