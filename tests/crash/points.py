@@ -44,7 +44,7 @@ class _Batch:
             self.is_now = batch == number
             process(batches, frame, batch)
 
-        MicroBatches._process = _process  # type: ignore[method-assign]
+        _replace(MicroBatches, "_process", _process)
 
     def before(self, owner: Any, name: str) -> None:  # noqa: ANN401
         """Die before the function *name* of *owner* is entered."""
@@ -55,7 +55,7 @@ class _Batch:
                 _die()
             return function(*arguments, **named)
 
-        setattr(owner, name, dying)
+        _replace(owner, name, dying)
 
     def after(
         self,
@@ -72,7 +72,11 @@ class _Batch:
                 _die()
             return result
 
-        setattr(owner, name, dying)
+        _replace(owner, name, dying)
+
+
+def _replace(owner: object, name: str, function: Callable[..., Any]) -> None:
+    setattr(owner, name, function)
 
 
 def _die() -> None:
@@ -108,7 +112,7 @@ def _half_retired(batch: _Batch) -> None:
         if batch.is_now:
             _die()
 
-    LandingFolder.retire = half  # type: ignore[method-assign]
+    _replace(LandingFolder, "retire", half)
 
 
 def _in_identify(_: _Batch) -> None:
@@ -120,7 +124,7 @@ def _in_identify(_: _Batch) -> None:
             function(*arguments)
             _die()
 
-        setattr(owner, name, dying)
+        _replace(owner, name, dying)
 
 
 def _in_renewal(batch: _Batch) -> None:
@@ -146,7 +150,7 @@ def _in_log(folder: str, following: int, act: Callable[[], None]) -> Callable[[_
             if number == batch.number:
                 threading.Thread(target=watch, daemon=True).start()
 
-        MicroBatches.__call__ = called  # type: ignore[method-assign]
+        _replace(MicroBatches, "__call__", called)
 
     return install_it
 

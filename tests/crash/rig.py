@@ -4,15 +4,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import psutil
 
-from penstock.clock import wall_time
+from penstock.clock import SYSTEM_CLOCK, Clock, wall_time
 from penstock.generate import GeneratorSettings, write_landing
 from penstock.land import LandingFolder
 from penstock.metrics import default_rules
@@ -25,7 +26,15 @@ from tests.oracle.comparing import differences
 from tests.oracle.reading import ALL, read_top
 from tests.support.spark import LocalFrame
 
-__all__ = ["ROOT", "Job", "Telemetry", "contents", "land_telemetry"]
+__all__ = [
+    "Job",
+    "Passing",
+    "Telemetry",
+    "check_store",
+    "contents",
+    "land_telemetry",
+    "local_batches",
+]
 
 ROOT = Path(__file__).parents[2]
 TWO_FILES = 200_000  # bytes per micro-batch: room for two of the files, not for three
@@ -33,7 +42,8 @@ PATIENCE = 240.0  # seconds; only a failing test waits this long
 # A short life does not pay for the JVM's best compiler.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
-Key = tuple[object, ...]
+Key: TypeAlias = tuple[object, ...]
+Batches: TypeAlias = Callable[[int, Iterable[str]], None]
 
 
 @dataclass(frozen=True)
@@ -44,18 +54,25 @@ class Telemetry:
     names: tuple[str, ...]
     expected: Mapping[Key, object]
 
+    def copied_to(self, folder: Path) -> LandingFolder:
+        """Return a landing folder with copies of the files."""
+        shutil.copytree(self.folder, folder)
+        return LandingFolder(folder)
 
-def land_telemetry(folder: Path, *, spans: int, minutes: int = 10) -> Telemetry:
-    """Make up files of 3,000 rows, and merge them undisturbed: in one batch, without Spark."""
+
+def land_telemetry(
+    folder: Path, *, spans: int, minutes: int = 10, rows_per_file: int = 3_000
+) -> Telemetry:
+    """Make up files of some rows, and merge them undisturbed: in one batch, without Spark."""
     settings = GeneratorSettings(
         spans=spans,
         services=4,
         instances=2,
         endpoints=3,
         minutes=minutes,
-        points=300,
+        points=rows_per_file // 10,
         logs=0,
-        rows_per_file=3_000,
+        rows_per_file=rows_per_file,
         late=0.05,
     )
     landing = LandingFolder(folder / "landing")
@@ -66,7 +83,8 @@ def land_telemetry(folder: Path, *, spans: int, minutes: int = 10) -> Telemetry:
     shutil.copytree(landing.root, undisturbed / "landing")
     store = open_store(str(undisturbed / "metrics.db"))
     try:
-        merge_locally(store, LandingFolder(undisturbed / "landing"), [names])
+        with local_batches(store, LandingFolder(undisturbed / "landing")) as process:
+            process(0, names)
         expected = contents(store)
     finally:
         store.close()
@@ -74,18 +92,14 @@ def land_telemetry(folder: Path, *, spans: int, minutes: int = 10) -> Telemetry:
     return Telemetry(landing.root, names, expected)
 
 
-def merge_locally(
-    store: MetricStore, landing: LandingFolder, batches: list[tuple[str, ...]]
-) -> None:
-    """Merge landed files in this process, as the job does."""
-    with local_batches(store, landing) as process:
-        for number, names in enumerate(batches):
-            process(cast("Any", LocalFrame(names)), number)
-
-
 @contextmanager
-def local_batches(store: MetricStore, landing: LandingFolder) -> Iterator[MicroBatches]:
-    """Return what processes micro-batches, without Spark; frames are LocalFrames."""
+def local_batches(
+    store: MetricStore,
+    landing: LandingFolder,
+    settings: JobSettings | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Iterator[Batches]:
+    """Lend what processes micro-batches as the job does, given their numbers and their files."""
     metrics = default_rules()
     store.migrate()
     store.acquire("test", 600.0)
@@ -97,9 +111,32 @@ def local_batches(store: MetricStore, landing: LandingFolder) -> Iterator[MicroB
         identity=Identity("job", "checkpoint"),
         holder="test",
         now=wall_time,
+        clock=clock,
     )
-    yield MicroBatches(setting, JobSettings())
+    batches = MicroBatches(setting, settings or JobSettings())
+    yield lambda number, names: batches(cast("Any", LocalFrame(names)), number)
     store.release("test")
+
+
+class Passing:
+    """A clock by which waiting takes no time; *meanwhile* is what happens in the first waits."""
+
+    def __init__(self, *meanwhile: Callable[[], None]) -> None:
+        self._now = 1000.0
+        self._meanwhile = list(meanwhile)
+
+    def now(self) -> float:
+        """Return the time that has passed by waiting."""
+        return self._now
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Let the time pass at once."""
+        del condition
+        assert timeout is not None
+        self._now += timeout
+        if self._meanwhile:
+            self._meanwhile.pop(0)()
+        return False
 
 
 def contents(store: MetricStore) -> dict[Key, object]:
@@ -120,6 +157,13 @@ def contents(store: MetricStore) -> dict[Key, object]:
     return found | {("top", *key): entries for key, entries in read_top(store).items()}
 
 
+def check_store(store: MetricStore, telemetry: Telemetry) -> None:
+    """Fail unless *store* has all of *telemetry* once."""
+    lines = differences(telemetry.expected, contents(store))
+    assert not lines, "\n".join(lines)
+    assert tuple(store.merged_files(telemetry.names)) == telemetry.names
+
+
 def vars_of(state: object) -> dict[str, object]:
     """Return the fields of a state, but for those that hold nothing."""
     fields = type(state).__dataclass_fields__  # type: ignore[attr-defined]
@@ -138,11 +182,10 @@ class Job:
     before: dict[str, Any] = field(default_factory=dict)  # arguments of Popen
 
     def __post_init__(self) -> None:
-        self.landing = LandingFolder(self.folder / "landing")
+        self.landing = self.telemetry.copied_to(self.folder / "landing")
         self.checkpoint = self.folder / "checkpoint"
         self.store = self.store or str(self.folder / "metrics.db")
         self.errors = self.folder / "stderr"
-        shutil.copytree(self.telemetry.folder, self.landing.root)
 
     @contextmanager
     def started(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -188,12 +231,9 @@ class Job:
         assert self.landing.rejected() == []
         store = open_store(self.store)
         try:
-            lines = differences(self.telemetry.expected, contents(store))
-            merged = store.merged_files(self.telemetry.names)
+            check_store(store, self.telemetry)
         finally:
             store.close()
-        assert not lines, "\n".join(lines)
-        assert tuple(merged) == self.telemetry.names
 
 
 def wait_for_session(leader: int) -> None:

@@ -23,3 +23,74 @@ def test_killed_in_the_transaction_then_after_the_commit(tmp_path: Path, little:
     assert len(job.landing.consumed()) == 2
     assert job.run() == 0, job.said()
     job.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", sorted(POINTS.keys() - {"in_renewal", "spark_alone"}))
+def test_killed_at_any_point_nothing_is_lost_or_doubled(
+    point: str, tmp_path: Path, more: Telemetry
+) -> None:
+    """Wherever it was, the next run goes on from there."""
+    job = Job(tmp_path, more)
+    assert job.run("--kill", f"{point}:2") == -signal.SIGKILL, job.said()
+    assert job.run() == 0, job.said()
+    job.check()
+
+
+@pytest.mark.slow
+def test_killed_while_the_lease_is_renewed(tmp_path: Path, more: Telemetry) -> None:
+    """A lease that is being written when its job dies is in nobody's way."""
+    job = Job(tmp_path, more)
+    assert job.run("--kill", "in_renewal:0", "--lease", "0.3") == -signal.SIGKILL, job.said()
+    assert job.run() == 0, job.said()
+    job.check()
+
+
+@pytest.mark.slow
+def test_killed_at_the_same_point_of_every_batch(tmp_path: Path, little: Telemetry) -> None:
+    """A machine that cannot keep a job alive for longer than a batch gets to the end as well."""
+    job = Job(tmp_path, little)
+    for batch in range(3):
+        assert job.run("--kill", f"after_commit:{batch}") == -signal.SIGKILL, job.said()
+    assert job.run() == 0, job.said()
+    job.check()
+
+
+@pytest.mark.slow
+def test_when_spark_alone_is_killed_the_job_says_so_and_can_be_started_again(
+    tmp_path: Path, little: Telemetry
+) -> None:
+    """Spark's process may be the one that the kernel chooses: one line, no stack trace."""
+    job = Job(tmp_path, little)
+    assert job.run("--kill", "spark_alone:1") == 1, job.said()
+    assert "Traceback" not in job.said()
+    assert "penstock: Spark has ended" in job.said()
+    assert job.run() == 0, job.said()
+    job.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_times(seed: int, tmp_path: Path, more: Telemetry) -> None:
+    """Killed four times, whatever it was doing: before, in and between batches."""
+    chance = random.Random(seed)
+    job = Job(tmp_path, more)
+    for _ in range(4):
+        with job.started() as process:
+            wait_for_batches(job, process, chance.randrange(2))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0.0, 2.0))
+    assert job.run() == 0, job.said()
+    job.check()
+
+
+def wait_for_batches(job: Job, process: subprocess.Popen[bytes], count: int) -> None:
+    """Wait until a run has its lease and has told of *count* more batches, or has ended."""
+    told = job.said().count("\nbatch ")
+    for _ in range(2400):
+        if job.checkpoint.exists() and job.said().count("\nbatch ") - told >= count:
+            return
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+            return
+    pytest.fail(f"no batch came: {job.said()}")
