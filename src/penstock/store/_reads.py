@@ -30,7 +30,9 @@ def entities(
     session: Session, statement: str, **values: object
 ) -> list[tuple[int, tuple[str, ...]]]:
     """Return the ids and parts of the entities that a statement selects."""
-    return [(entity, _parts(parts)) for entity, parts in session.rows(statement, **values)]
+    rows = session.rows(statement, **values)
+    every = json.loads(f"[{','.join(parts for _, parts in rows)}]")  # at once: many times faster
+    return [(row[0], tuple(parts)) for row, parts in zip(rows, every, strict=True)]
 
 
 def series(session: Session, query: SeriesQuery, address: str) -> list[SeriesRow]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from penstock.aggregation.partials import ENTITIES, FACTS, METERS, READINGS, TOPN
 from penstock.metrics.definitions import stable_id
 from penstock.metrics.functions import State
 from penstock.store import open_store
@@ -18,6 +17,7 @@ from penstock.store.contract import (
     MetricStore,
     SeriesQuery,
 )
+from penstock.store.schemas import ENTITIES, FACTS, METERS, READINGS, TOPN
 
 HOLDER = "the tests"
 SCOPE = "Service"
