@@ -166,9 +166,11 @@ def _config(landing: Path) -> AggregationConfig:
     )
 
 
-def more_rules(count: int) -> Sequence[Metric]:
+def more_rules(count: int | None = None) -> Sequence[Metric]:
     """Return *count* metrics: the default ones, fewer of them, or each with further filters."""
     rules = default_rules()
+    if count is None:
+        return rules
     if count <= len(rules):
         # Spread over the sources, as the file is ordered by source.
         return [rules[index * len(rules) // count] for index in range(count)]

@@ -74,11 +74,11 @@ class _Bench:
     folder: Path
     runs: int = 0
 
-    def postgres(self, spans: int, metrics: int = 63) -> Run:
+    def postgres(self, spans: int, metrics: int | None = None) -> Run:
         url = self.server.url(self.server.create_database())
         return run_pipeline(self.spark, self.data.landing(spans), url, more_rules(metrics))
 
-    def sqlite(self, spans: int, metrics: int = 63) -> Run:
+    def sqlite(self, spans: int, metrics: int | None = None) -> Run:
         self.runs += 1
         store = self.folder / f"{self.runs}.db"
         try:
@@ -88,7 +88,7 @@ class _Bench:
             for file in self.folder.glob(f"{self.runs}.db*"):
                 file.unlink()
 
-    def noop(self, spans: int, metrics: int = 63) -> Run:
+    def noop(self, spans: int, metrics: int | None = None) -> Run:
         return run_noop(self.spark, self.data.landing(spans), more_rules(metrics))
 
 
