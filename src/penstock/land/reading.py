@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["UnreadableFileError", "read_batches"]
 
 BATCH_ROWS = 1 << 18
+# Whatever is wrong then, it is not the file.
+_TROUBLE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class UnreadableFileError(Exception):
@@ -32,14 +35,18 @@ def read_batches(path: Path, signal: Signal, columns: Sequence[str]) -> Iterator
     schema = SIGNALS[signal]
     texts = [name for name in columns if pa.types.is_string(schema.field(name).type)]
     try:
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
-            _check(file.schema_arrow, schema, columns)
+        # First of all, as only columns that are there can be asked for.
+        metadata = pq.read_metadata(path)
+        _check(metadata.schema.to_arrow_schema(), schema, columns)
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
             for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
                 _check_nulls(batch, schema)
                 yield batch.select(list(columns))
-    except (FileNotFoundError, PermissionError):
+    except MemoryError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno in _TROUBLE:
+            raise
         raise UnreadableFileError(f"not a whole Parquet file: {_one_line(error)}") from error
 
 
