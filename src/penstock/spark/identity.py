@@ -88,7 +88,7 @@ def _read(checkpoint: Path) -> Identity | None:
     path = checkpoint / _FILE
     try:
         return Identity(**json.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError) as error:
         raise JobError(
