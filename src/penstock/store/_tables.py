@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -96,15 +97,19 @@ def is_newer(rows: pa.Table, newest: Sequence[tuple[int, int | None]]) -> pa.Chu
 
 def _refuse_doubles(rows: pa.Table) -> None:
     """Raise if two neighbours have the same key: databases differ in what becomes of them."""
-    keys = rows.select(["metric", "bucket", "entity"])
-    ahead, behind = keys.slice(1), keys.slice(0, keys.num_rows - 1)
-    same = pc.equal(ahead["entity"], behind["entity"])
-    for name in ("metric", "bucket"):
-        same = pc.and_(same, pc.equal(ahead[name], behind[name]))
-    if pc.any(same).as_py():
+    if pc.any(_is_as_next(rows, ["metric", "bucket", "entity"])).as_py():
         raise StoreError(
             "facts: two rows have the same metric, entity and bucket: combine them first"
         )
+
+
+def _is_as_next(rows: pa.Table, key: Sequence[str]) -> pa.ChunkedArray:
+    """Say of each row of a sorted table whether the next one has the same key."""
+    rows = rows.select(key)
+    own, following = rows.slice(0, max(rows.num_rows - 1, 0)), rows.slice(1)
+    same = reduce(pc.and_, (pc.equal(own[name], following[name]) for name in key))
+    last = [False] if rows.num_rows else []
+    return pa.chunked_array([*same.chunks, pa.array(last, pa.bool_())], pa.bool_())
 
 
 def _without_nan(facts: pa.Table) -> pa.Table:
@@ -155,9 +160,13 @@ def topn_rows(topn: pa.Table) -> pa.Table:
 
 
 def reading_rows(readings: pa.Table) -> pa.Table:
-    """Return readings without those that are not a number, which no reading can follow."""
+    """Return readings sorted, of two at the same time the larger; only those that are numbers."""
     readings = _conform(readings, READINGS)
-    return readings.filter(pc.invert(pc.is_nan(readings["value"])))
+    readings = readings.filter(pc.invert(pc.is_nan(readings["value"])))
+    columns = ["metric", "entity", "slot", "time_ns", "value", "start_ns"]
+    readings = readings.sort_by([(name, "ascending") for name in columns])
+    is_outdone = _is_as_next(readings, columns[:4])
+    return readings.filter(pc.invert(is_outdone))
 
 
 def as_json(value: object) -> str:

@@ -1,7 +1,8 @@
 -- From readings of cumulative series to what each minute adds. Every reading keeps its own delta,
--- so a batch only looks at the readings it brings and at the one after each of them.
+-- so a batch only looks at the readings it brings and at the ones before and after each of them.
 
 -- name: stage_reading
+-- One row for each time of a series, sorted.
 CREATE TEMP TABLE IF NOT EXISTS stage_reading (
     metric BIGINT, entity BIGINT, slot TEXT COLLATE "C", time_ns BIGINT,
     start_ns BIGINT, value DOUBLE PRECISION
@@ -10,84 +11,98 @@ CREATE TEMP TABLE IF NOT EXISTS stage_reading (
 -- name: stage_change
 CREATE TEMP TABLE IF NOT EXISTS stage_change (
     metric BIGINT, entity BIGINT, slot TEXT COLLATE "C", time_ns BIGINT,
+    start_ns BIGINT, value DOUBLE PRECISION,
     before DOUBLE PRECISION, delta DOUBLE PRECISION, follows BOOLEAN
 ) ON COMMIT DROP;
 
--- name: readings_forget
--- Before the oldest reading there were others, which have expired: what lies between cannot be
--- told any more. The increase stays where it was counted.
-DELETE FROM stage_reading
-WHERE time_ns <= (
-    SELECT CASE WHEN oldest.follows THEN oldest.time_ns END
-    FROM reading AS oldest
-    WHERE oldest.metric = stage_reading.metric
-        AND oldest.entity = stage_reading.entity
-        AND oldest.slot = stage_reading.slot
-    ORDER BY oldest.time_ns
-    LIMIT 1
-);
-
--- name: readings_add
-INSERT INTO reading AS kept
-    (metric, entity, slot, time_ns, start_ns, value, delta, follows)
-SELECT DISTINCT ON (metric, entity, slot, time_ns)
-    metric, entity, slot, time_ns, start_ns, value, 0.0, false
-FROM stage_reading
-ORDER BY metric, entity, slot, time_ns, value DESC, start_ns DESC
-ON CONFLICT (metric, entity, slot, time_ns) DO UPDATE SET
-    start_ns = excluded.start_ns,
-    value = excluded.value
-WHERE (excluded.value, excluded.start_ns) > (kept.value, kept.start_ns);
-
 -- name: readings_compare
-INSERT INTO stage_change (metric, entity, slot, time_ns, before, delta, follows)
-WITH affected AS (
-    SELECT metric, entity, slot, time_ns FROM stage_reading
-    UNION
-    SELECT metric, entity, slot, (
-        SELECT min(later.time_ns)
-        FROM reading AS later
-        WHERE later.metric = stage_reading.metric
-            AND later.entity = stage_reading.entity
-            AND later.slot = stage_reading.slot
-            AND later.time_ns > stage_reading.time_ns
-    )
-    FROM stage_reading
+-- Where the readings before the oldest one have expired (it follows one, but none is there), what
+-- comes before it cannot be told any more: the increase stays where it was counted.
+INSERT INTO stage_change
+    (metric, entity, slot, time_ns, start_ns, value, before, delta, follows)
+WITH met AS MATERIALIZED (
+    SELECT
+        own.metric, own.entity, own.slot, own.time_ns, own.start_ns, own.value,
+        same.start_ns AS same_start_ns, same.value AS same_value, same.delta AS same_delta,
+        earlier.time_ns AS earlier_ns, earlier.start_ns AS earlier_start_ns,
+        earlier.value AS earlier_value,
+        later.time_ns AS later_ns, later.start_ns AS later_start_ns,
+        later.value AS later_value, later.delta AS later_delta
+    FROM stage_reading AS own
+    LEFT JOIN reading AS same USING (metric, entity, slot, time_ns)
+    LEFT JOIN LATERAL (
+        SELECT time_ns, start_ns, value
+        FROM reading AS kept
+        WHERE kept.metric = own.metric AND kept.entity = own.entity AND kept.slot = own.slot
+            AND kept.time_ns < own.time_ns
+        ORDER BY kept.time_ns DESC
+        LIMIT 1
+    ) AS earlier ON true
+    LEFT JOIN LATERAL (
+        SELECT time_ns, start_ns, value, delta, follows
+        FROM reading AS kept
+        WHERE kept.metric = own.metric AND kept.entity = own.entity AND kept.slot = own.slot
+            AND kept.time_ns > own.time_ns
+        ORDER BY kept.time_ns
+        LIMIT 1
+    ) AS later ON true
+    WHERE earlier.time_ns IS NOT NULL OR NOT coalesce(same.follows, later.follows, false)
+),
+-- The readings of the batch (of two at one time the larger), those after them, those before them.
+line AS (
+    SELECT
+        0 AS role, metric, entity, slot, time_ns,
+        CASE WHEN (same_value, same_start_ns) > (value, start_ns)
+            THEN same_start_ns ELSE start_ns
+        END AS start_ns,
+        greatest(same_value, value) AS value,
+        coalesce(same_delta, 0.0) AS before
+    FROM met
+    UNION ALL
+    SELECT 1, metric, entity, slot, later_ns, later_start_ns, later_value, later_delta
+    FROM met WHERE later_ns IS NOT NULL
+    UNION ALL
+    SELECT 2, metric, entity, slot, earlier_ns, earlier_start_ns, earlier_value, 0.0
+    FROM met WHERE earlier_ns IS NOT NULL
+),
+single AS (
+    SELECT DISTINCT ON (metric, entity, slot, time_ns) *
+    FROM line
+    ORDER BY metric, entity, slot, time_ns, role
+),
+ordered AS (
+    SELECT
+        *,
+        lag(time_ns) OVER series AS earlier_ns,
+        lag(start_ns) OVER series AS earlier_start_ns,
+        lag(value) OVER series AS earlier_value
+    FROM single
+    WINDOW series AS (PARTITION BY metric, entity, slot ORDER BY time_ns)
 )
 SELECT
-    own.metric, own.entity, own.slot, own.time_ns, own.delta,
+    metric, entity, slot, time_ns, start_ns, value, before,
     CASE
-        WHEN earlier.time_ns IS NULL THEN
+        WHEN earlier_ns IS NULL THEN
             CASE
-                WHEN own.start_ns <> 0 AND own.time_ns - own.start_ns <= %(fresh_ns)s THEN own.value
+                WHEN start_ns <> 0 AND time_ns - start_ns <= %(fresh_ns)s THEN value
                 ELSE 0.0
             END
-        WHEN own.value < earlier.value THEN own.value
-        WHEN own.start_ns <> earlier.start_ns AND own.start_ns <> 0 AND earlier.start_ns <> 0
-            THEN own.value
-        ELSE own.value - earlier.value
+        WHEN value < earlier_value THEN value
+        WHEN start_ns <> earlier_start_ns AND start_ns <> 0 AND earlier_start_ns <> 0 THEN value
+        ELSE value - earlier_value
     END,
-    earlier.time_ns IS NOT NULL
-FROM affected
-JOIN reading AS own USING (metric, entity, slot, time_ns)
-LEFT JOIN LATERAL (
-    SELECT nearest.time_ns, nearest.start_ns, nearest.value
-    FROM reading AS nearest
-    WHERE nearest.metric = own.metric
-        AND nearest.entity = own.entity
-        AND nearest.slot = own.slot
-        AND nearest.time_ns < own.time_ns
-    ORDER BY nearest.time_ns DESC
-    LIMIT 1
-) AS earlier ON true;
+    earlier_ns IS NOT NULL
+FROM ordered
+WHERE role < 2;
 
--- name: readings_update
-UPDATE reading SET delta = stage_change.delta, follows = stage_change.follows
-FROM stage_change
-WHERE reading.metric = stage_change.metric
-    AND reading.entity = stage_change.entity
-    AND reading.slot = stage_change.slot
-    AND reading.time_ns = stage_change.time_ns;
+-- name: readings_write
+INSERT INTO reading (metric, entity, slot, time_ns, start_ns, value, delta, follows)
+SELECT metric, entity, slot, time_ns, start_ns, value, delta, follows FROM stage_change
+ON CONFLICT (metric, entity, slot, time_ns) DO UPDATE SET
+    start_ns = excluded.start_ns,
+    value = excluded.value,
+    delta = excluded.delta,
+    follows = excluded.follows;
 
 -- name: readings_changes
 SELECT
