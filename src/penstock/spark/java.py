@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -26,7 +28,7 @@ for argument do
   shift
   [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -76,8 +78,9 @@ def _packaged_java() -> str | None:
 def _home_with_shim(java: str) -> str:
     """Return a Java home whose only program starts *java* without the module it lacks."""
     home = Path(tempfile.mkdtemp(prefix="penstock-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     program = home / "bin" / "java"
     program.parent.mkdir()
-    program.write_text(_SHIM.format(java=java), encoding="utf-8")
+    program.write_text(_SHIM.format(java=shlex.quote(java)), encoding="utf-8")
     program.chmod(0o755)
     return str(home)
