@@ -30,3 +30,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Telemetry:
     """Return four small files, for batches without Spark."""
     folder = tmp_path_factory.mktemp("tiny")
     return land_telemetry(folder, spans=1_500, minutes=10, rows_per_file=500)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Telemetry:
+    """Return seven files that keep an executor busy for a while."""
+    folder = tmp_path_factory.mktemp("large")
+    return land_telemetry(folder, spans=240_000, minutes=10, rows_per_file=40_000)

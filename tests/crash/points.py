@@ -1,7 +1,8 @@
 """Where a job can be killed: points in the course of a batch, installed from the outside.
 
 Each point wraps a function of penstock so that the process kills itself, as the kernel or a power
-switch would: no handler runs, no file is closed, no transaction ends.
+switch would: no handler runs, no file is closed, no transaction ends. Or it stands still there
+until the test has done something to what it depends on.
 """
 
 import os
@@ -23,20 +24,41 @@ from penstock.store.contract import Granularity
 from penstock.store.postgres import PostgresSession
 from penstock.store.sqlite import SqliteSession
 
-__all__ = ["POINTS", "install"]
+__all__ = ["POINTS", "die", "install", "pause_at"]
 
 
-def install(point: str, batch: int, checkpoint: Path) -> None:
-    """Kill this process at *point* of the micro-batch number *batch*."""
-    POINTS[point](_Batch(batch, checkpoint))
+def die() -> None:
+    """Kill this process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()  # the kernel takes a moment when other threads are running
+
+
+def pause_at(sign: Path) -> Callable[[], None]:
+    """Return what stands still from when it has made the file *sign* until that is removed."""
+
+    def pause() -> None:
+        if not paused.is_set():
+            paused.set()
+            sign.touch()
+            while sign.exists():
+                never.wait(0.05)
+
+    paused, never = threading.Event(), threading.Event()
+    return pause
+
+
+def install(point: str, batch: int, checkpoint: Path, act: Callable[[], None] = die) -> None:
+    """Do *act* at *point* of the micro-batch number *batch*."""
+    POINTS[point](_Batch(batch, checkpoint, act))
 
 
 class _Batch:
     """Knows whether the batch in question is under way."""
 
-    def __init__(self, number: int, checkpoint: Path) -> None:
+    def __init__(self, number: int, checkpoint: Path, act: Callable[[], None]) -> None:
         self.number = number
         self.checkpoint = checkpoint
+        self.act = act
         self.is_now = False
         process = MicroBatches._process
 
@@ -47,15 +69,15 @@ class _Batch:
         _replace(MicroBatches, "_process", _process)
 
     def before(self, owner: Any, name: str) -> None:  # noqa: ANN401
-        """Die before the function *name* of *owner* is entered."""
+        """Act before the function *name* of *owner* is entered."""
         function = getattr(owner, name)
 
-        def dying(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        def acting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
             if self.is_now:
-                _die()
+                self.act()
             return function(*arguments, **named)
 
-        _replace(owner, name, dying)
+        _replace(owner, name, acting)
 
     def after(
         self,
@@ -63,31 +85,26 @@ class _Batch:
         name: str,
         is_it: Callable[..., bool] = lambda *_, **__: True,
     ) -> None:
-        """Die when the function *name* of *owner* has done its work; of the calls that fit."""
+        """Act when the function *name* of *owner* has done its work; of the calls that fit."""
         function = getattr(owner, name)
 
-        def dying(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        def acting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
             result = function(*arguments, **named)
             if self.is_now and is_it(*arguments, **named):
-                _die()
+                self.act()
             return result
 
-        _replace(owner, name, dying)
+        _replace(owner, name, acting)
 
 
 def _replace(owner: object, name: str, function: Callable[..., Any]) -> None:
     setattr(owner, name, function)
 
 
-def _die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-    signal.pause()  # the kernel takes a moment when other threads are running
-
-
 def _die_with_spark() -> None:
     """Kill Spark's own process first: it is the one that writes its logs."""
     _kill_spark()
-    _die()
+    die()
 
 
 def _kill_spark() -> None:
@@ -110,7 +127,7 @@ def _half_retired(batch: _Batch) -> None:
             every = every[: len(every) // 2]
         retire(folder, every, at)
         if batch.is_now:
-            _die()
+            batch.act()
 
     _replace(LandingFolder, "retire", half)
 
@@ -120,11 +137,11 @@ def _in_identify(_: _Batch) -> None:
     for owner, name in ((identity, "_write"), (SqlStore, "adopt_job")):
         function = getattr(owner, name)
 
-        def dying(*arguments: Any, function: Any = function) -> None:  # noqa: ANN401
+        def acting(*arguments: Any, function: Any = function) -> None:  # noqa: ANN401
             function(*arguments)
-            _die()
+            die()
 
-        _replace(owner, name, dying)
+        _replace(owner, name, acting)
 
 
 def _in_renewal(batch: _Batch) -> None:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -34,11 +34,12 @@ __all__ = [
     "contents",
     "land_telemetry",
     "local_batches",
+    "processes_of",
 ]
 
 ROOT = Path(__file__).parents[2]
 TWO_FILES = 200_000  # bytes per micro-batch: room for two of the files, not for three
-PATIENCE = 240.0  # seconds; only a failing test waits this long
+PATIENCE = 300.0  # seconds; only a failing test waits this long
 # A short life does not pay for the JVM's best compiler.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -178,8 +179,7 @@ class Job:
     folder: Path
     telemetry: Telemetry
     store: str = ""
-    options: tuple[str, ...] = ()
-    before: dict[str, Any] = field(default_factory=dict)  # arguments of Popen
+    options: tuple[str, ...] = ()  # of the command
 
     def __post_init__(self) -> None:
         self.landing = self.telemetry.copied_to(self.folder / "landing")
@@ -204,7 +204,6 @@ class Job:
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 start_new_session=True,
-                **self.before,
             )
         try:
             yield process
@@ -218,6 +217,15 @@ class Job:
         """Run the job to its end, however that comes; return its exit code."""
         with self.started(*options) as process:
             return process.wait(PATIENCE)
+
+    def wait_for(self, process: subprocess.Popen[bytes], condition: Callable[[], object]) -> None:
+        """Wait until *condition* holds, or fail if the job ends or takes too long before."""
+        for _ in range(round(PATIENCE / 0.05)):
+            if condition():
+                return
+            with suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"ended with {process.wait(0.05)}: {self.said()}")
+        raise AssertionError(f"in vain: {self.said()}")
 
     def said(self) -> str:
         """Return what all runs had to say."""
@@ -238,12 +246,17 @@ class Job:
 
 def wait_for_session(leader: int) -> None:
     """Wait until all that a job has started is gone: Spark ends when its input does."""
-    left = [process for process in psutil.process_iter() if _session(process) == leader]
+    left = processes_of(leader)
     _, alive = psutil.wait_procs(left, timeout=60)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     assert not alive, f"Spark outlives the job that was killed: {alive}"
+
+
+def processes_of(leader: int) -> list[psutil.Process]:
+    """Return all that the job whose process is *leader* has started, and itself."""
+    return [process for process in psutil.process_iter() if _session(process) == leader]
 
 
 def _session(process: psutil.Process) -> int | None:

@@ -1,6 +1,7 @@
 """A job that is killed somewhere and started again has every file in the store once."""
 
 import random
+import re
 import signal
 import subprocess
 from contextlib import suppress
@@ -10,6 +11,7 @@ import pytest
 
 from tests.crash.points import POINTS
 from tests.crash.rig import Job, Telemetry
+from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.spark
 
@@ -76,21 +78,27 @@ def test_killed_at_random_times(seed: int, tmp_path: Path, more: Telemetry) -> N
     chance = random.Random(seed)
     job = Job(tmp_path, more)
     for _ in range(4):
+        before = batches_told(job)
         with job.started() as process:
-            wait_for_batches(job, process, chance.randrange(2))
+            count = chance.randrange(2)
+            job.wait_for(process, lambda: batches_told(job) >= before + count)  # noqa: B023
             with suppress(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(0.0, 2.0))
+                process.wait(chance.uniform(0.0, 3.0))
     assert job.run() == 0, job.said()
     job.check()
 
 
-def wait_for_batches(job: Job, process: subprocess.Popen[bytes], count: int) -> None:
-    """Wait until a run has its lease and has told of *count* more batches, or has ended."""
-    told = job.said().count("\nbatch ")
-    for _ in range(2400):
-        if job.checkpoint.exists() and job.said().count("\nbatch ") - told >= count:
-            return
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)
-            return
-    pytest.fail(f"no batch came: {job.said()}")
+def batches_told(job: Job) -> int:
+    """Return how many batches the job has reported so far, in all its runs."""
+    return len(re.findall(r"(?m)^batch \d+ ", job.said())) if job.errors.exists() else 0
+
+
+@pytest.mark.slow
+def test_killed_with_its_metrics_in_postgres(tmp_path: Path, little: Telemetry) -> None:
+    """The server rolls back what a dead job has begun, and keeps what it has committed."""
+    with PostgresServer.started() as server:
+        job = Job(tmp_path, little, server.create_schema())
+        for point in ("in_transaction:0", "before_commit:1", "after_commit:2"):
+            assert job.run("--kill", point) == -signal.SIGKILL, job.said()
+        assert job.run() == 0, job.said()
+        job.check()
