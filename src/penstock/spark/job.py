@@ -112,8 +112,7 @@ class MicroBatches:
         self._clock = setting.clock
         self._settings = settings
         self._on_report = on_report
-        self._holder = setting.holder
-        self._merger = self._new_merger()
+        self._merger = Merger(setting.store, setting.holder, settings.aggregation.max_entities)
         self._condition = threading.Condition()
         self._is_stopping = False
         self.failure: BaseException | None = None
@@ -206,14 +205,10 @@ class MicroBatches:
         def attempt() -> Mapping[str, int]:
             # The answer to an earlier attempt may have been lost, not the commit.
             if self._store.committed(entry.checkpoint, batch) is not None:
-                self._merger = self._new_merger()  # the one before does not know what it added
                 return {}
             return self._merger.merge(partials, entry, horizon)
 
         return self._patiently(attempt)
-
-    def _new_merger(self) -> Merger:
-        return Merger(self._store, self._holder, self._settings.aggregation.max_entities)
 
     def _set_aside(self, files: list[FileResult]) -> list[FileResult]:
         """Set aside, and return, the files that could not be read."""
