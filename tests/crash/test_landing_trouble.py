@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from penstock.clock import wall_time
 from penstock.errors import JobError
 from penstock.land import LandingFolder
 from penstock.store import open_store
-from penstock.store.contract import MetricStore
-from tests.crash.rig import Telemetry, check_store, local_batches
+from penstock.store.contract import MetricStore, Retention
+from tests.crash.rig import Telemetry, check_store, contents, local_batches
+from tests.oracle.comparing import differences
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_a_folder_for_merged_files_that_somebody_removed_is_made_again(
 def test_files_that_come_back_are_not_merged_again(
     store: MetricStore, landing: LandingFolder, tiny: Telemetry
 ) -> None:
-    """A restored copy of the landing folder lands files that the store has; with a new one too."""
+    """A restored copy of the landing folder lands files that the store has, beside new ones."""
     with local_batches(store, landing) as process:
         process(0, tiny.names[:2])
         for name in tiny.names[:2]:
@@ -105,6 +107,22 @@ def test_a_batch_that_is_run_again_changes_nothing_half_moved_or_not(
         process(0, tiny.names)
     check_store(store, tiny)
     assert consumed(landing) == list(tiny.names)
+
+
+def test_a_job_that_stood_still_for_months_does_not_repeat_its_last_batch(
+    store: MetricStore, landing: LandingFolder, tiny: Telemetry
+) -> None:
+    """Retention empties the ledger too, but for the batch that a killed job may have to repeat."""
+    with local_batches(store, landing) as process:
+        process(0, tiny.names[:2])
+        process(1, tiny.names[2:])
+        for name in tiny.names[2:]:  # as if it had been killed before it moved them
+            (landing.root / "consumed" / name).rename(landing.root / name)
+        before = contents(store)
+        store.expire(wall_time() + 60 * 86_400, Retention(minute=90, hour=90, records=90))
+        process(1, tiny.names[2:])
+        assert not differences(before, contents(store))
+    assert landing.pending() == []
 
 
 def _may_write(folder: Path) -> bool:

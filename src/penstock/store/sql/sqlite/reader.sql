@@ -69,7 +69,15 @@ SELECT min(time_ns) FROM reading;
 DELETE FROM reading WHERE time_ns < :before;
 
 -- name: expire_ledger
-DELETE FROM ledger WHERE committed_at < :before;
+-- A killed job repeats its last batch whenever it is started again, be it months later.
+DELETE FROM ledger
+WHERE committed_at < :before AND batch < (
+    SELECT max(newest.batch) FROM ledger AS newest WHERE newest.checkpoint = ledger.checkpoint
+);
 
 -- name: expire_landed_file
-DELETE FROM landed_file WHERE at < :before;
+DELETE FROM landed_file
+WHERE at < :before AND NOT EXISTS (
+    SELECT 1 FROM ledger
+    WHERE ledger.checkpoint = landed_file.checkpoint AND ledger.batch = landed_file.batch
+);
