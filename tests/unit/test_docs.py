@@ -1,16 +1,21 @@
 """The documents say what is so: names, links, tables and code in them are checked here."""
 
+import argparse
 import ast
 import dataclasses
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock import BatchQueueConfig, errors, presets
 from penstock.batcher import BatchSettings
+from penstock.bench.registry import BENCHES
+from penstock.cli import main
+from penstock.metrics import default_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "src" / "penstock").rglob("*.py"))
@@ -18,12 +23,16 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+CLI_REFERENCE = "docs/reference/cli.md"
 
 TEST_NAME = re.compile(r"\btest_\w+\b(?!\.py)")
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`(?!\]\()", re.DOTALL | re.MULTILINE)
-EVENT = re.compile(r"\"((?:queue|scheduler|batcher)\.[a-z_]+)[\":]")
+EVENT = re.compile(r"\"((?:queue|scheduler|batcher|job|lease)\.[a-z_]+)[\":]")
+MODULE_ROW = re.compile(r"^\| `(penstock\.[\w.]+)`((?:, `\w+`)*) \|", re.MULTILINE)
+COMMAND = re.compile(r"^## (penstock [a-z ]+)\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+OPTION = re.compile(r"^\| `([^`]+)` \| (?:`([^`]+)`)? ?\|", re.MULTILINE)
 
 
 def relative(path: Path) -> str:
@@ -79,6 +88,29 @@ def test_every_test_named_in_an_invariant_exists() -> None:
 def test_the_architecture_lists_every_guard() -> None:
     """The table of promises is complete: no invariant is missing from it."""
     assert sorted(guards_in_comments() - set(TEST_NAME.findall(read("ARCHITECTURE.md")))) == []
+
+
+def test_the_module_map_leads_to_every_module() -> None:
+    """A module stands in the map by its own name or by that of its package, and nothing else does.
+
+    Of several names in one row, the first is whole, and the others lie beside it.
+    """
+    there = {
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        for path in SOURCES
+    }
+    listed = {
+        name if name.startswith("penstock.") else f"{first.rpartition('.')[0]}.{name}"
+        for first, *beside in MODULE_ROW.findall(read("ARCHITECTURE.md"))
+        for name in (first, *re.findall(r"`([^`]+)`", beside[0]))
+    }
+    packages = {"penstock", *(f"penstock.{path.parent.name}" for path in SOURCES)}
+    assert sorted(listed - there) == []
+    assert [
+        name
+        for name in sorted(there - packages)
+        if name not in listed and name.rpartition(".")[0] not in listed
+    ] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
@@ -142,15 +174,70 @@ def test_the_reference_lists_every_error() -> None:
     assert sorted(first_column("docs/reference/errors.md")) == sorted(errors.__all__)
 
 
+def logged_messages(path: Path) -> Iterator[str]:
+    """Yield the texts that a module gives to its logger, as far as they stand in the call."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in {"log", "_log", "logger"}
+            and node.func.attr in {"debug", "info", "warning", "error", "exception"}
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield str(node.args[0].value)
+
+
 def test_the_reference_lists_every_log_event() -> None:
-    """Every event that queues, batchers and their schedulers log is described, and no other."""
+    """Every event that penstock logs is described, and no other."""
     logged = {
-        event
-        for folder in ("batchqueue", "batcher", "scheduling")
-        for path in (ROOT / "src" / "penstock" / folder).glob("*.py")
-        for event in EVENT.findall(path.read_text(encoding="utf-8"))
+        event for path in SOURCES for event in EVENT.findall(path.read_text(encoding="utf-8"))
     }
-    assert set(first_column("docs/reference/log-events.md")) == logged
+    said = {text.partition(":")[0] for path in SOURCES for text in logged_messages(path)}
+    assert set(first_column("docs/reference/log-events.md")) == logged | said
+
+
+def commands(
+    parser: argparse.ArgumentParser, name: str
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield every command that does something itself, with its parser."""
+    groups = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    for group in groups:
+        for word, below in group.choices.items():
+            yield from commands(below, f"{name} {word}")
+    if not groups:
+        yield name, parser
+
+
+def options(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the options and arguments of a command, with the defaults that say something."""
+    return {
+        (action.option_strings or [str(action.metavar)])[-1]: str(action.default or "")
+        for action in parser._actions
+        if "--help" not in action.option_strings
+    }
+
+
+def test_the_reference_lists_every_command_with_its_options() -> None:
+    """Every option of every command is described, with its default, and no other."""
+    described = {
+        name: dict(OPTION.findall(text)) for name, text in COMMAND.findall(read(CLI_REFERENCE))
+    }
+    offered = {name: options(below) for name, below in commands(main._parser(), "penstock")}
+    offered["penstock bench"]["NAME"] = ""
+    assert described == offered
+    assert [name for name in BENCHES if f"`{name}`" not in read(CLI_REFERENCE)] == []
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/howto/write-metric-rules.md"])
+def test_the_number_of_default_rules_is_right(document: str) -> None:
+    """What is said to come with penstock does."""
+    assert re.findall(r"(\d+) (?:rules )?come with\s+penstock", read(document)) == [
+        str(len(default_rules()))
+    ]
 
 
 def test_the_guide_lists_every_preset() -> None:
