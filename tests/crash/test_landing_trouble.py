@@ -109,6 +109,35 @@ def test_a_batch_that_is_run_again_changes_nothing_half_moved_or_not(
     assert consumed(landing) == list(tiny.names)
 
 
+def test_files_that_came_back_leave_when_their_batch_is_run_again(
+    store: MetricStore, landing: LandingFolder, tiny: Telemetry
+) -> None:
+    """A batch of a new file and a known one, killed before they were moved: both are."""
+    with local_batches(store, landing) as process:
+        process(0, tiny.names[:1])
+        shutil.copy(landing.root / "consumed" / tiny.names[0], landing.root / tiny.names[0])
+        process(1, tiny.names)
+        for name in tiny.names:
+            (landing.root / "consumed" / name).rename(landing.root / name)
+        process(1, tiny.names)
+    check_store(store, tiny)
+    assert consumed(landing) == list(tiny.names)
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused(
+    store: MetricStore, landing: LandingFolder, tiny: Telemetry
+) -> None:
+    """Its next numbers are in the ledger, with other files: the new ones would be passed over."""
+    with local_batches(store, landing) as process:
+        process(0, tiny.names[:1])
+        process(1, tiny.names[1:2])
+        with pytest.raises(JobError, match=f"has {tiny.names[2]}, but .* --new-checkpoint"):
+            process(1, tiny.names[2:])
+        assert [file.name for file in landing.pending()] == list(tiny.names[2:])
+        process(2, tiny.names[2:])
+    check_store(store, tiny)
+
+
 def test_a_job_that_stood_still_for_months_does_not_repeat_its_last_batch(
     store: MetricStore, landing: LandingFolder, tiny: Telemetry
 ) -> None:

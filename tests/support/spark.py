@@ -78,6 +78,10 @@ class LocalFrame:
         self.names = list(names)
         self._before = before
 
+    def toArrow(self) -> pa.Table:  # noqa: N802 # Spark's name
+        """Return the names themselves."""
+        return pa.table({"name": pa.array(self.names, pa.string())})
+
     def mapInArrow(  # noqa: N802 # Spark's name
         self,
         function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],

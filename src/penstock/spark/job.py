@@ -145,7 +145,7 @@ class MicroBatches:
         started = self._clock.now()
         entry = self._patiently(lambda: self._store.committed(self._checkpoint, batch))
         if entry is not None:
-            self._landing.retire(entry.files, self._now())
+            self._tidy_up(frame, entry)
             self._on_report(_again(batch, entry, self._clock.now() - started))
             return
         files, left_out = self._merged(frame, batch)
@@ -161,6 +161,22 @@ class MicroBatches:
                 left_out=left_out,
             )
         )
+
+    def _tidy_up(self, frame: DataFrame, entry: LedgerEntry) -> None:
+        """Move away what is left of a batch that was committed before.
+
+        Raises JobError if that batch was another one: nothing of this one would ever be merged.
+        """
+        others = [name for name in frame.toArrow()["name"].to_pylist() if name not in entry.files]
+        merged = self._patiently(lambda: self._store.merged_files(others)) if others else ()
+        self._landing.retire([*entry.files, *merged], self._now())
+        waiting = [name for name in others if self._landing.path(name).exists()]
+        if waiting:
+            raise JobError(
+                f"batch {entry.batch} of this checkpoint has {waiting[0]}, but was merged into "
+                f"{self._store.address} without it: the checkpoint is an older copy. Remove it "
+                "and start with --new-checkpoint: no file counts twice"
+            )
 
     def _merged(self, frame: DataFrame, batch: int) -> tuple[list[FileResult], Mapping[str, int]]:
         """Aggregate and commit; without files that the store has, should there be any."""
