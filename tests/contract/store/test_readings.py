@@ -106,6 +106,19 @@ def test_of_two_readings_at_one_time_the_larger_stands(store: MetricStore) -> No
     assert by_minute(add(store, at(102, 20.0))) == {102: 2.0}
 
 
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_the_larger_reading_brings_its_own_start(store: MetricStore, *, is_one_batch: bool) -> None:
+    """A smaller one at the same time does not make the next one look like a restart."""
+    add(store, at(100, 10.0, start=50))
+    larger, smaller = at(101, 20.0, start=50), at(101, 15.0, start=99)
+    if is_one_batch:
+        add(store, larger, smaller)
+    else:
+        add(store, larger)
+        add(store, smaller)
+    assert by_minute(add(store, at(102, 25.0, start=50))) == {102: 5.0}
+
+
 def test_a_late_reading_moves_part_of_an_increase(store: MetricStore) -> None:
     """The sums stay exact: what the earlier minute gains, the later one loses."""
     add(store, at(100, 10.0), at(104, 50.0))
@@ -138,7 +151,7 @@ def random_readings(source: random.Random, metric: int) -> list[Reading]:
         for slot in ("", "count"):
             value, start = source.randrange(9), source.choice([0, 1, 40])
             for _ in range(source.randrange(1, 12)):
-                time = source.randrange(40 * 4) * MINUTE // 4 + MINUTE
+                time = source.randrange(20) * MINUTE // 2 + MINUTE
                 if source.random() < 0.2:
                     start = source.choice([0, source.randrange(1, 40)])
                 value = (
