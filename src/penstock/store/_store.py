@@ -47,8 +47,8 @@ class SqlStore:
 
     def acquire(self, holder: str, ttl: float) -> None:
         """Take the lease for *ttl* seconds or raise StoreBusyError that names its holder."""
-        now = self._now()
         with self._engine.writing() as session:
+            now = self._now()  # after a wait for the writer, if there was one
             if session.run("lease_take", holder=holder, now=now, expires_at=now + ttl):
                 return
             other, expires_at = session.rows("lease_lock")[0]

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.errors import StoreError
 from penstock.metrics.functions import State
-from penstock.store.contract import Catalogued, Granularity, MetricStore
+from penstock.store.contract import Catalogued, Granularity, MetricStore, SeriesQuery
 from tests.contract.store import rig
 
 
@@ -15,6 +16,8 @@ def test_a_new_store_knows_nothing(store: MetricStore) -> None:
     assert store.job() is None
     assert store.entities(rig.SCOPE) == []
     assert store.entity_ids(rig.SCOPE) == frozenset()
+    with pytest.raises(StoreError, match="no metric 'x': it holds no metrics yet"):
+        store.series(SeriesQuery(metric="x"))
 
 
 def test_definitions_come_back(store: MetricStore, open_another: rig.Opener) -> None:

@@ -186,3 +186,15 @@ def test_a_closed_store_says_so(store: MetricStore) -> None:
     store.close()
     with pytest.raises(StoreError, match="was closed here: open it again"):
         store.catalogue()
+
+
+def test_a_store_that_is_closed_in_the_middle_still_commits(
+    store: MetricStore, open_another: rig.Opener
+) -> None:
+    """Closing takes nothing away from whoever is at work: that connection closes afterwards."""
+    with store.begin(rig.HOLDER) as transaction:
+        store.close()
+        transaction.record(rig.entry(1))
+    assert open_another().committed("checkpoint", 1) == rig.entry(1)
+    with pytest.raises(StoreError, match="was closed here"):
+        store.catalogue()
