@@ -62,11 +62,11 @@ class AggregationProgress(Watcher):
         waiting = self._landing.pending()
         if self._last is None:
             seconds = SYSTEM_CLOCK.now() - self._started
-            return f"starting Spark, {seconds:.0f} s · {len(waiting):,} files wait"
+            return f"starting Spark, {seconds:.0f} s · {_counted(len(waiting), 'file')} waiting"
         rate = self._last.rows / self._last.seconds if self._last.seconds else 0.0
         return (
             f"batch {self._last.batch} · {self._rows:,} rows · {rate:,.0f} rows/s · "
-            f"{len(waiting):,} files wait{self._lag()}"
+            f"{_counted(len(waiting), 'file')} waiting{self._lag()}"
         )
 
     def _lag(self) -> str:
@@ -90,12 +90,17 @@ class AggregationProgress(Watcher):
         if not self._batches:
             return f"nothing to merge: no new files in {self._landing.root}"
         rate = self._rows / self._busy if self._busy else 0.0
-        merged = f"merged {self._rows:,} rows from {self._files:,} files"
-        lines = [f"{merged} in {self._batches:,} batches, {self._busy:.1f} s ({rate:,.0f} rows/s)"]
+        merged = f"merged {self._rows:,} rows from {_counted(self._files, 'file')}"
+        batches = _counted(self._batches, "batch", "batches")
+        lines = [f"{merged} in {batches}, {self._busy:.1f} s ({rate:,.0f} rows/s)"]
         if self._rejected:
             lines.append(
-                f"set aside {self._rejected:,} files that could not be read: see "
+                f"set aside {_counted(self._rejected, 'file')} that could not be read: see "
                 f"{self._landing.root / 'rejected'}"
             )
         lines += [f"left out {rows:,} rows: {cause}" for cause, rows in self._left_out.items()]
         return "\n".join(lines)
+
+
+def _counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

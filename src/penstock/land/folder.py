@@ -68,6 +68,10 @@ class LandingFolder:
         """Return where a landed file lies."""
         return self.root / name
 
+    def has(self, name: str) -> bool:
+        """Whether a landed file is still here."""
+        return self.path(name).exists()
+
     def pending(self) -> list[LandedFile]:
         """Return the files that wait, the oldest name first within each signal."""
         return sorted(file for signal in Signal for file in self._listed(self.root, signal))

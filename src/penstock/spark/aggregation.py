@@ -83,7 +83,7 @@ class Aggregation:
         self._watcher = watcher or Watcher()
         self._now = config.now
         self._clock = config.clock
-        self._landing = LandingFolder(config.landing)
+        self._landing = LandingFolder(config.landing.absolute())
         self._stopped = threading.Event()
         self._holder = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
 

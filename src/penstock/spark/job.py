@@ -32,7 +32,7 @@ from penstock.aggregation.partials import Partials
 from penstock.aggregation.settings import AggregationSettings
 from penstock.clock import SYSTEM_CLOCK, wait_until, wall_time
 from penstock.errors import FilesMergedError, JobError, PenstockError, StoreUnavailableError
-from penstock.spark.task import RESULT, AggregateFiles, FileResult
+from penstock.spark.task import GONE, RESULT, AggregateFiles, FileResult
 from penstock.store.contract import LedgerEntry, Retention
 
 if TYPE_CHECKING:
@@ -229,6 +229,12 @@ class MicroBatches:
     def _set_aside(self, files: list[FileResult]) -> list[FileResult]:
         """Set aside, and return, the files that could not be read."""
         unreadable = [file for file in files if file.error is not None]
+        unseen = [f.name for f in unreadable if f.error == GONE and self._landing.has(f.name)]
+        if unseen:
+            raise JobError(
+                f"the executors do not see {unseen[0]} in {self._landing.root}, which is there for "
+                "the driver; the landing folder must be shared by all hosts, under the same path"
+            )
         for file in unreadable:
             log.warning("job.file_rejected: %s: %s", file.name, file.error)
             self._landing.reject(file.name, str(file.error))

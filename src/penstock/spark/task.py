@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from penstock.aggregation.settings import AggregationSettings
     from penstock.metrics.definitions import Metric
 
-__all__ = ["RESULT", "AggregateFiles", "FileResult"]
+__all__ = ["GONE", "RESULT", "AggregateFiles", "FileResult"]
 
+GONE = "the file is gone"
 RESULT = "files binary, partials array<binary>"
 _RESULT = pa.schema([("files", pa.binary()), ("partials", pa.list_(pa.binary()))])
 
@@ -83,7 +84,7 @@ class AggregateFiles:
         except UnreadableFileError as error:
             return FileResult(name, 0, None, str(error)), None
         except FileNotFoundError:
-            return FileResult(name, 0, None, "the file is gone"), None
+            return FileResult(name, 0, None, GONE), None
         except MemoryError:
             raise
         except UnicodeDecodeError as error:
