@@ -16,7 +16,12 @@ from penstock.land.folder import LandingFolder
 from penstock.spark.identity import identify
 from penstock.spark.job import JobSettings, MicroBatches, Setting, as_job_error
 from penstock.spark.lease import HeldLease
-from penstock.spark.session import SessionSettings, start_session
+from penstock.spark.session import (
+    SessionSettings,
+    has_ended,
+    start_session,
+    stop_session,
+)
 from penstock.store.contract import Catalogued
 
 if TYPE_CHECKING:
@@ -115,9 +120,16 @@ class Aggregation:
             try:
                 self._watch(self._started(spark, batches), batches, lease)
                 self._expire()
+            except Exception as error:
+                if has_ended(spark, error):
+                    raise JobError(
+                        f"Spark has ended, perhaps for want of memory (see {log_file}); start the "
+                        "job again: it goes on where it was"
+                    ) from error
+                raise
             finally:
                 if session is None:
-                    spark.stop()
+                    stop_session(spark)
 
     def _started(self, spark: SparkSession, batches: MicroBatches) -> StreamingQuery:
         from penstock.spark.source import landing_stream  # noqa: PLC0415 # needs pyspark

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionSettings", "start_session"]
+__all__ = ["SessionSettings", "has_ended", "start_session", "stop_session"]
+
+_LAST_BREATH = 5.0  # seconds from a connection that breaks to the end of the process behind it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,50 @@ def start_session(settings: SessionSettings) -> SparkSession:
             raise DependencyError(
                 f"Spark did not start with --master {settings.master}: {_reason(error)}{hint}"
             ) from error
+    _quieten(session)
     return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session, also one whose Spark has ended by itself."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415 # an extra
+
+    with suppress(Py4JError, OSError):
+        session.stop()
+
+
+def has_ended(session: SparkSession, error: BaseException) -> bool:
+    """Return whether *error* came about because Spark's process is no more."""
+    gateway = getattr(session.sparkContext, "_gateway", None)
+    process = getattr(gateway, "proc", None)  # None: it was not started from here
+    if process is None or not _is_broken_connection(error):
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LAST_BREATH)
+        return True
+    return False
+
+
+def _is_broken_connection(error: BaseException | None) -> bool:
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 # an extra
+
+    if error is None or isinstance(error, Py4JJavaError):  # that one is an answer
+        return False
+    is_broken = isinstance(error, (Py4JError, OSError, EOFError))
+    return is_broken or _is_broken_connection(error.__cause__)
+
+
+def _quieten(session: SparkSession) -> None:
+    """Keep PySpark from telling in stack traces of its own what the job tells in one line."""
+    # py4j speaks through the root logger when Spark's process ends.
+    logging.getLogger().addFilter(_is_not_py4j)
+    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return record.module not in {"java_gateway", "clientserver"}
 
 
 def _reason(error: Exception) -> str:
@@ -80,10 +127,10 @@ def _stderr_in(path: Path | None) -> Iterator[None]:
 
 
 def _defaults(settings: SessionSettings) -> dict[str, str]:
-    logging = f"-Dlog4j2.configurationFile={files('penstock.spark') / 'log4j2.properties'}"
+    log_settings = f"-Dlog4j2.configurationFile={files('penstock.spark') / 'log4j2.properties'}"
     options = {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": logging,
+        "spark.driver.extraJavaOptions": log_settings,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
