@@ -185,7 +185,8 @@ def _doubles(column: pa.Array) -> pa.Array:
 
 
 def _nonzero(column: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(column, 0), None, int_texts(column))
+    # With a zero of the column's own type: next to a plain 0 large numbers would not be allowed.
+    return pc.if_else(pc.equal(column, pa.scalar(0, column.type)), None, int_texts(column))
 
 
 def _hex(ids: pa.Array) -> pa.Array:

@@ -58,6 +58,8 @@ def _loaded(text: bytes) -> Any:  # noqa: ANN401 - anything that JSON can say
         raise MalformedError(
             f"not JSON: byte {error.start} is not UTF-8 ({error.reason}); send UTF-8"
         ) from error
+    except MalformedError:
+        raise
     except RecursionError as error:
         raise MalformedError("not OTLP: the JSON is nested too deeply") from error
     except ValueError as error:  # an integer of thousands of digits
@@ -174,9 +176,9 @@ def _double(value: object, path: str) -> float:
 
 
 def _hexadecimal(value: object, path: str) -> bytes:
+    text = _text(value, path)
     try:
-        # Not bytes.fromhex, which skips blanks.
-        return binascii.unhexlify(_text(value, path))
+        return binascii.unhexlify(text)  # bytes.fromhex would skip blanks
     except ValueError:
         _fail(path, "hexadecimal digits, two for each byte", value)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import (
     AnyValue,
@@ -17,14 +20,39 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as metrics
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2 as trace
 
+from penstock.telemetry import otlp, plain
 from penstock.telemetry.requests import REQUESTS
 from penstock.telemetry.schema import ALIASES, PROMOTED, Signal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from hypothesis.strategies import SearchStrategy
 
-__all__ = ["any_values", "requests", "rows_of"]
+    from penstock.telemetry.requests import Decoded
+
+__all__ = [
+    "DECODERS",
+    "EXAMPLES",
+    "PATIENT",
+    "any_values",
+    "attribute",
+    "only_row",
+    "requests",
+    "rows_of",
+    "span_request",
+]
+
+# How many times as many examples as usual; without it, the same ones every time.
+EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "1"))
+PATIENT = settings(
+    deadline=None,
+    derandomize="PENSTOCK_EXAMPLES" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+)
+DECODERS = pytest.mark.parametrize("decode", [otlp.decode, plain.decode], ids=["native", "plain"])
+SPAN = {"trace_id": bytes(range(16)), "span_id": bytes(range(8)), "name": "GET /"}
 
 _UINT64 = st.integers(0, 2**64 - 1)
 _UINT32 = st.integers(0, 2**32 - 1)
@@ -35,7 +63,7 @@ _TEXTS = st.one_of(
     st.sampled_from(["", "a", "8080", "+7", "-3", "007", '"\\\n\r\t\x00\x1f\x7f', "é😀\u2028"]),
     st.text(max_size=12),
     st.integers(-(10**19), 10**19).map(str),
-    st.integers(1, 3).map(lambda length: "x" * 10_000 * length),
+    st.integers(10, 100_000).map("x".__mul__),
 )
 # Names that mean something, so that promotion, aliases and duplicates come up all the time.
 _KEYS = st.one_of(
@@ -278,3 +306,35 @@ def _row_text(row: dict[str, Any]) -> str:
     if bounds is not None:
         row = row | {"bounds": [f"{bound:.14g}" for bound in bounds]}
     return repr(row)
+
+
+def attribute(key: str, value: object = None) -> KeyValue:
+    """Return an attribute with a value of the kind that Python says it has."""
+    names = {str: "string_value", bool: "bool_value", int: "int_value", float: "double_value"}
+    names |= {bytes: "bytes_value"}
+    if value is None or isinstance(value, AnyValue):
+        return KeyValue(key=key, value=value)
+    return KeyValue(key=key, value=AnyValue(**{names[type(value)]: value}))
+
+
+def span_request(
+    attributes: Mapping[str, object] | None = None,
+    resource: Mapping[str, object] | None = None,
+    **fields: Any,  # noqa: ANN401 - whatever a span has
+) -> bytes:
+    """Return a serialized request with one span that is as it should be, but for *fields*."""
+    span = trace.Span(**(SPAN | fields))
+    span.attributes.extend(attribute(*pair) for pair in (attributes or {}).items())
+    origin = Resource(attributes=[attribute(*pair) for pair in (resource or {}).items()])
+    scope = trace.ScopeSpans(spans=[span])
+    part = trace.ResourceSpans(resource=origin, scope_spans=[scope])
+    payload: bytes = REQUESTS[Signal.SPANS](resource_spans=[part]).SerializeToString()
+    return payload
+
+
+def only_row(decoded: Decoded) -> dict[str, Any]:
+    """Return the one row that was decoded; maps are dictionaries."""
+    assert decoded.rejected == 0
+    (row,) = decoded.table.to_pylist()
+    maps = {name: dict(row[name]) for name in ("attributes", "resource_attributes")}
+    return {**row, **maps}

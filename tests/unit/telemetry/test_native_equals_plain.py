@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.telemetry import otlp, plain
 from penstock.telemetry.schema import SIGNALS, Signal
-from tests.unit.telemetry.rig import requests, rows_of
+from tests.unit.telemetry.rig import EXAMPLES, PATIENT, requests, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def check(signal: Signal, payloads: Sequence[bytes]) -> None:
 
 
 @pytest.mark.parametrize("signal", Signal)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(PATIENT, max_examples=50 * EXAMPLES)
 @given(data=st.data())
 def test_any_requests_are_decoded_as_by_a_plain_loop(signal: Signal, data: st.DataObject) -> None:
     """All kinds of values, missing fields, duplicates, rejected records: the tables are equal."""
