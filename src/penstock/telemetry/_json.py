@@ -98,7 +98,7 @@ def _values(values: pa.StructArray) -> pa.Array:
     return _objects(members)
 
 
-def _nested(raw: pa.Array, message: Any) -> pa.Array:  # noqa: ANN401 - a generated class
+def _nested(raw: pa.Array, message: Any) -> pa.Array:  # noqa: ANN401 - a message class
     return one_by_one(
         joined(raw),
         pc.greater(pc.list_value_length(raw), 0),
@@ -106,7 +106,7 @@ def _nested(raw: pa.Array, message: Any) -> pa.Array:  # noqa: ANN401 - a genera
     )
 
 
-def _members(message: Any) -> dict[str, Json]:  # noqa: ANN401 - generated classes have no annotations
+def _members(message: Any) -> dict[str, Json]:  # noqa: ANN401 - a message of any class
     """Return an ArrayValue or KeyValueList as OTLP/JSON has it."""
     if isinstance(message, ArrayValue):
         values: list[Json] = [_value(value) for value in message.values]
@@ -119,7 +119,7 @@ def _members(message: Any) -> dict[str, Json]:  # noqa: ANN401 - generated class
     return {"values": values} if values else {}
 
 
-def _value(value: Any) -> dict[str, Json]:  # noqa: ANN401 - generated classes have no annotations
+def _value(value: Any) -> dict[str, Json]:  # noqa: ANN401 - a message of any class
     kind = value.WhichOneof("value")
     if kind is None or kind == "string_value_strindex":
         return {}

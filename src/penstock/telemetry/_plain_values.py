@@ -22,7 +22,7 @@ __all__ = [
     "text_of",
 ]
 
-# Generated message classes have no annotations.
+# A message of any class.
 Message: TypeAlias = Any
 Row: TypeAlias = dict[str, Any]
 

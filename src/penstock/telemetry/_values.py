@@ -105,7 +105,7 @@ def base64_texts(column: pa.Array) -> pa.Array:
     return one_by_one(column, column.is_valid(), lambda content: b64encode(content).decode())
 
 
-def _raw_texts(column: pa.Array, message: Any) -> pa.Array:  # noqa: ANN401 - a generated class
+def _raw_texts(column: pa.Array, message: Any) -> pa.Array:  # noqa: ANN401 - a message class
     """Return nested values as JSON; null where nothing was sent."""
     if not len(column.flatten()):
         return pa.nulls(len(column), pa.string())
@@ -115,14 +115,14 @@ def _raw_texts(column: pa.Array, message: Any) -> pa.Array:  # noqa: ANN401 - a 
     )
 
 
-def nested(message: Any) -> Json:  # noqa: ANN401 - generated classes have no annotations
+def nested(message: Any) -> Json:  # noqa: ANN401 - a message of any class
     """Return what an ArrayValue or KeyValueList holds."""
     if isinstance(message, ArrayValue):
         return [_plain(value) for value in message.values]
     return {pair.key: _plain(pair.value) for pair in message.values}
 
 
-def _plain(value: Any) -> Json:  # noqa: ANN401 - generated classes have no annotations
+def _plain(value: Any) -> Json:  # noqa: ANN401 - a message of any class
     kind = value.WhichOneof("value")
     if kind is None or kind == "string_value_strindex":
         return None

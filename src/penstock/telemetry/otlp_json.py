@@ -76,7 +76,7 @@ def _fail(path: str, expected: str, value: object) -> NoReturn:
     raise MalformedError(f"{path or 'the request'}: expected {expected}, got {shown}")
 
 
-def _fill(message: Any, value: Any, path: str, depth: int = 1) -> None:  # noqa: ANN401 - generated classes
+def _fill(message: Any, value: Any, path: str, depth: int = 1) -> None:  # noqa: ANN401 - a message of any class
     """Set the fields of *message* from a JSON object."""
     if not isinstance(value, dict):
         _fail(path, "an object", value)
@@ -104,7 +104,7 @@ def _fields(descriptor: Any) -> Mapping[str, Any]:  # noqa: ANN401 - descriptors
     return by_name | {field.json_name: field for field in descriptor.fields}
 
 
-def _set(message: Any, field: Any, value: Any, at: tuple[str, int]) -> None:  # noqa: ANN401 - generated classes
+def _set(message: Any, field: Any, value: Any, at: tuple[str, int]) -> None:  # noqa: ANN401 - a message of any class
     path, depth = at
     if field.is_repeated:
         if not isinstance(value, list):
@@ -161,18 +161,19 @@ def _whole(low: int, high: int) -> Callable[[object, str], int]:
 
 
 def _double(value: object, path: str) -> float:
-    if isinstance(value, str):
-        if value in _NOT_FINITE:
-            return _NOT_FINITE[value]
-        if not _DECIMAL.fullmatch(value):
-            _fail(path, "a number", value)
-        return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number and not (isinstance(value, str) and _DECIMAL.fullmatch(value)):
         _fail(path, "a number", value)
+    assert isinstance(value, int | float | str)
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
         _fail(path, "a number that a double can hold", value)
+    return number
 
 
 def _hexadecimal(value: object, path: str) -> bytes:

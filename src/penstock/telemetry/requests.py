@@ -85,6 +85,6 @@ def validate(signal: Signal, payload: bytes) -> Counts:
     return Counts(len(resources), records)
 
 
-def _data_points(metric: Any) -> int:  # noqa: ANN401 - generated classes have no annotations
+def _data_points(metric: Any) -> int:  # noqa: ANN401 - a message of any class
     kind = metric.WhichOneof("data")
     return len(getattr(metric, kind).data_points) if kind is not None else 0

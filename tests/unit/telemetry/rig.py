@@ -314,7 +314,8 @@ def attribute(key: str, value: object = None) -> KeyValue:
     names |= {bytes: "bytes_value"}
     if value is None or isinstance(value, AnyValue):
         return KeyValue(key=key, value=value)
-    return KeyValue(key=key, value=AnyValue(**{names[type(value)]: value}))
+    content: dict[str, Any] = {names[type(value)]: value}
+    return KeyValue(key=key, value=AnyValue(**content))
 
 
 def span_request(

@@ -113,7 +113,9 @@ def test_an_unknown_severity_is_unspecified(decode: Decode, sent: int, expected:
 @pytest.mark.parametrize("field", ["time_unix_nano", "observed_time_unix_nano"])
 def test_a_time_beyond_64_bits_with_a_sign_is_rejected(decode: Decode, field: str) -> None:
     """Either of the two times; the record beside it is kept."""
-    request = request_of(LogRecord(**{field: 2**63}), LogRecord(**{field: 2**63 - 1}))
-    decoded = decode(Signal.LOGS, [request])
+    late, last = LogRecord(), LogRecord()
+    setattr(late, field, 2**63)
+    setattr(last, field, 2**63 - 1)
+    decoded = decode(Signal.LOGS, [request_of(late, last)])
     assert decoded.table.column("time_ns").to_pylist() == [2**63 - 1]
     assert decoded.reasons == {"time": 1}

@@ -72,7 +72,7 @@ def span_of(**fields: object) -> bytes:
     return text_of({"resourceSpans": [{"scopeSpans": [{"spans": [fields]}]}]})
 
 
-def read(signal: Signal, text: bytes) -> Any:  # noqa: ANN401 - generated classes have no annotations
+def read(signal: Signal, text: bytes) -> Any:  # noqa: ANN401 - a message of any class
     """Return the request as a message."""
     return REQUESTS[signal].FromString(from_json(signal, text))
 
@@ -193,6 +193,14 @@ def test_a_member_of_the_wrong_kind_is_named(
     text = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [fields]}]}]}).encode()
     where = re.escape(f"resourceSpans[0].scopeSpans[0].spans[0].{path}: expected ") if path else ""
     with pytest.raises(MalformedError, match=where + ".*" + re.escape(expected)):
+        from_json(Signal.SPANS, text)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b'"-1e400"', b"1" + b"0" * 400])
+def test_a_number_beyond_all_doubles_is_refused(number: bytes) -> None:
+    """It is not infinity, which JSON says with a word."""
+    text = span_of(attributes=[{"value": {"doubleValue": "N"}}]).replace(b'"N"', number)
+    with pytest.raises(MalformedError, match="doubleValue: expected a number that a double can"):
         from_json(Signal.SPANS, text)
 
 

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_DELTA as DELTA,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ExponentialHistogram,
     ExponentialHistogramDataPoint,
     Gauge,
@@ -81,17 +87,12 @@ def test_a_gauge_has_the_value_and_nothing_of_a_sum(decode: Decode) -> None:
 @DECODERS
 def test_a_sum_has_temporality_and_monotonicity(decode: Decode) -> None:
     """An unknown temporality is unspecified; a missing unit is null."""
-    metrics = [
-        Metric(
-            name=f"m{temporality}",
-            sum=Sum(
-                data_points=[NumberDataPoint(as_int=1)],
-                aggregation_temporality=temporality,
-                is_monotonic=temporality == 2,
-            ),
-        )
-        for temporality in (0, 1, 2, 3)
-    ]
+    temporalities: tuple[Any, ...] = (0, 1, 2, 3)
+    metrics = []
+    for temporality in temporalities:
+        data = Sum(data_points=[NumberDataPoint(as_int=1)], is_monotonic=temporality == 2)
+        data.aggregation_temporality = temporality
+        metrics.append(Metric(name=f"m{temporality}", sum=data))
     rows = rows_of(decode, *metrics)
     assert [chosen(row, "temporality monotonic kind unit") for row in rows] == [
         [0, False, "sum", None],
@@ -110,7 +111,9 @@ def test_a_histogram_is_kept_as_it_is(decode: Decode) -> None:
         ),
         HistogramDataPoint(count=4),
     ]
-    metric = Metric(name="m", histogram=Histogram(data_points=points, aggregation_temporality=1))
+    metric = Metric(
+        name="m", histogram=Histogram(data_points=points, aggregation_temporality=DELTA)
+    )
     rows = rows_of(decode, metric)
     names = "kind temporality count sum min max bounds bucket_counts value"
     assert chosen(rows[0], names) == [
@@ -122,7 +125,7 @@ def test_a_histogram_is_kept_as_it_is(decode: Decode) -> None:
 def exponential(**fields: Any) -> Metric:  # noqa: ANN401 - whatever a point has
     """Return a metric with one exponential histogram."""
     points = [ExponentialHistogramDataPoint(**fields)]
-    data = ExponentialHistogram(data_points=points, aggregation_temporality=2)
+    data = ExponentialHistogram(data_points=points, aggregation_temporality=CUMULATIVE)
     return Metric(name="m", exponential_histogram=data)
 
 

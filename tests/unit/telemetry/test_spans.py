@@ -100,9 +100,9 @@ def test_an_unknown_kind_is_unspecified(decode: Decode, sent: int, expected: int
 @DECODERS
 def test_status_is_code_and_message(decode: Decode) -> None:
     """An empty message is no message, an unknown code is UNSET."""
-    row = row_of(decode, status=Status(code=2, message="timed out"))
+    row = row_of(decode, status=Status(code=Status.STATUS_CODE_ERROR, message="timed out"))
     assert (row["status_code"], row["status_message"]) == (2, "timed out")
-    row = row_of(decode, status=Status(code=7))
+    row = row_of(decode, status={"code": 7})
     assert (row["status_code"], row["status_message"]) == (0, None)
 
 
