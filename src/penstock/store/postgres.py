@@ -9,6 +9,7 @@ function over jsonb, whose parsing alone costs as much.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from penstock.store._postgres_errors import Translated, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
     from typing import TypeAlias
 
     from penstock.store._engine import Row
@@ -176,18 +178,30 @@ class PostgresSession:
             self._copy(f"stage_{name}", table)
 
     def merge(self, granularity: Granularity, facts: pa.Table) -> None:
-        """Merge states: copy what is new, merge what may be known."""
+        """Merge states: copy what is new, merge what may be known.
+
+        Slots are added up in a thread, while the server is busy with the rows that have none.
+        """
         # Asked before anything is copied: rows of one metric may be in several groups.
         metrics = pc.unique(facts["metric"]).to_pylist()
         newest = self.rows(f"newest_buckets.{granularity}", metrics=metrics)
-        for statement, rows in split_facts(facts):
-            is_new = is_newer(rows, newest)
-            new = rows.filter(is_new)
-            if new.num_rows:
-                self._copy(f"metric_{granularity}", new)
-            if new.num_rows < rows.num_rows:
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-slots") as adder:
+            added: dict[str, Future[pa.Table]] = {}
+            ready: list[tuple[str, pa.Table]] = []
+            for statement, rows in split_facts(facts):
+                is_new = is_newer(rows, newest)
                 known = rows.filter(pc.invert(is_new))
-                self._upsert(granularity, statement, known)
+                if known.num_rows and "slots" in known.column_names:
+                    kept = self._kept_slots(granularity, known)
+                    added[statement] = adder.submit(with_kept, known, kept)
+                elif known.num_rows:
+                    ready.append((statement, known))
+                if known.num_rows < rows.num_rows:
+                    ready.append(("", rows.filter(is_new)))
+            for statement, rows in ready:
+                self._write(granularity, statement, rows)
+            for statement, sums in added.items():
+                self._write(granularity, statement, sums.result())
 
     def migrate(self) -> None:
         """Apply the migrations that are missing, in this transaction."""
@@ -204,15 +218,20 @@ class PostgresSession:
                         (migration.version, migration.name),
                     )
 
-    def _upsert(self, granularity: Granularity, statement: str, rows: pa.Table) -> None:
-        if "slots" in rows.column_names:
-            found = self.rows(
-                f"kept_slots.{granularity}",
-                metrics=rows["metric"].to_pylist(),
-                buckets=rows["bucket"].to_pylist(),
-                entities=rows["entity"].to_pylist(),
-            )
-            rows = with_kept(rows, [(place - 1, slots, sums) for place, slots, sums in found])
+    def _kept_slots(self, granularity: Granularity, rows: pa.Table) -> Sequence[Row]:
+        found = self.rows(
+            f"kept_slots.{granularity}",
+            metrics=rows["metric"].to_pylist(),
+            buckets=rows["bucket"].to_pylist(),
+            entities=rows["entity"].to_pylist(),
+        )
+        return [(place - 1, slots, sums) for place, slots, sums in found]
+
+    def _write(self, granularity: Granularity, statement: str, rows: pa.Table) -> None:
+        """Merge rows by a statement; without one they are new, and copied as they are."""
+        if not statement:
+            self._copy(f"metric_{granularity}", rows)
+            return
         self.stage(statement.removeprefix("merge_"), rows)
         self.run(f"{statement}.{granularity}")
 
