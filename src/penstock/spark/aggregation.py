@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.clock import SYSTEM_CLOCK, wall_time
-from penstock.errors import JobError, MetricChangedError, StoreError
+from penstock.errors import JobError, MetricChangedError, PenstockError, StoreError
 from penstock.land.folder import LandingFolder
 from penstock.spark.identity import identify
 from penstock.spark.job import JobSettings, MicroBatches, Setting, as_job_error
@@ -155,6 +155,8 @@ class Aggregation:
             query.stop()
         if lease.lost is not None:
             raise lease.lost
+        if isinstance(batches.failure, PenstockError):
+            raise batches.failure
         if batches.failure is not None:
             raise as_job_error(batches.failure) from batches.failure
         error = query.exception()

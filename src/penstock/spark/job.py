@@ -283,4 +283,15 @@ def as_job_error(error: BaseException) -> PenstockError:
     """Return *error* as one that is told to the user without a stack trace."""
     if isinstance(error, PenstockError):
         return error
-    return JobError(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    return JobError(_in_one_line(error))
+
+
+def _in_one_line(error: BaseException) -> str:
+    """Return what went wrong: an executor's own words, where Spark quotes them."""
+    lines = str(error).splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("Traceback (most recent call last)"):
+            last = next((said for said in lines[number + 1 :] if said[:1].strip()), None)
+            if last is not None:
+                return f"an executor failed: {last}"
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -92,8 +92,10 @@ def _is_broken_connection(error: BaseException | None) -> bool:
 
 def _quieten(session: SparkSession) -> None:
     """Keep PySpark from telling in stack traces of its own what the job tells in one line."""
-    # py4j speaks through the root logger when Spark's process ends.
+    # py4j speaks through the root logger when Spark's process ends, and through its own when a
+    # batch raises what the job tells anyway.
     logging.getLogger().addFilter(_is_not_py4j)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     server = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None

@@ -85,14 +85,13 @@ class AggregateFiles:
             return FileResult(name, 0, None, str(error)), None
         except FileNotFoundError:
             return FileResult(name, 0, None, GONE), None
-        except MemoryError:
-            raise
         except UnicodeDecodeError as error:
             return FileResult(
                 name, 0, None, f"has text that is not UTF-8: {error.object!r:.100}"
             ), None
-        except (pa.ArrowException, ValueError, ArithmeticError, LookupError) as error:
-            # Nobody has thought of such content. It must not stop all that comes after it.
+        except (pa.ArrowInvalid, OverflowError) as error:
+            # Nobody has thought of such content. It must not stop all that comes after it; what
+            # a bug of ours raises does, as it would set every file aside.
             reason = f"cannot be aggregated: {type(error).__name__}: {error!s:.200}"
             return FileResult(name, 0, None, " ".join(reason.split())), None
         return FileResult(name, rows, newest, None), aggregator.finish()

@@ -35,6 +35,12 @@ def rules(text: str) -> tuple[Metric, ...]:
     return parse_rules(text).metrics
 
 
+class Session:
+    """Stands in for a session, of which nothing is asked."""
+
+    sparkContext = None  # noqa: N815 # Spark's name
+
+
 class Query:
     """A streaming query whose batches are started by the test, on a thread of its own.
 
@@ -110,7 +116,7 @@ class Runs:
 
         self._monkeypatch.setattr(Aggregation, "_started", begin)
         aggregation = Aggregation(self.config, store or self.store, rules(text), watcher)
-        result = in_background(lambda: aggregation.run(session=object()))  # type: ignore[arg-type]
+        result = in_background(lambda: aggregation.run(Session()))  # type: ignore[arg-type]
         eventually(lambda: queries or result.done())
         if result.done():
             result.result()
@@ -184,8 +190,23 @@ def test_what_went_wrong_in_a_batch_ends_the_run(runs: Runs) -> None:
     run.query.begin(0, [runs.land("a")], fail)
     run.query.error = RuntimeError("[STREAM_FAILED] see the log\n...")
     run.query.isActive = False
-    with pytest.raises(StoreUnavailableError, match="the server is away"):
+    with pytest.raises(StoreUnavailableError, match="the server is away") as error:
         run.end()
+    assert error.value.__cause__ is None
+
+
+def test_what_is_not_our_own_error_is_told_as_one(runs: Runs) -> None:
+    """With the real one as its cause, for developers."""
+    run = runs.start()
+
+    def fail() -> None:
+        raise ValueError("no such thing\nmore")
+
+    run.query.begin(0, [runs.land("a")], fail)
+    run.query.isActive = False
+    with pytest.raises(JobError, match=r"^ValueError: no such thing$") as error:
+        run.end()
+    assert isinstance(error.value.__cause__, ValueError)
 
 
 def test_a_query_that_failed_by_itself_is_told_in_one_line(runs: Runs) -> None:

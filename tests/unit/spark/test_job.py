@@ -382,3 +382,16 @@ def test_any_other_error_is_told_by_its_name_and_first_line() -> None:
     assert isinstance(error, JobError)
     assert str(error) == "ValueError: no such thing"
     assert str(as_job_error(ValueError())) == "ValueError: "
+
+
+def test_what_an_executor_said_is_told() -> None:
+    """Spark wraps it in its own words, and puts where it happened before and after it."""
+    text = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "task.py", line 58, in __call__\n    results = self.run(names)\n'
+        "ModuleNotFoundError: No module named 'penstock'\n\nJVM stacktrace:\norg.apache.spark\n"
+    )
+    told = str(as_job_error(RuntimeError(text)))
+    assert told == "an executor failed: ModuleNotFoundError: No module named 'penstock'"
+    cut_off = RuntimeError("Job aborted\nTraceback (most recent call last):\n  File")
+    assert str(as_job_error(cut_off)) == "RuntimeError: Job aborted"

@@ -1,5 +1,6 @@
 """Sessions that do not start, and what they are started with."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from penstock.spark.session import SessionSettings, start_session
 
 class Builder:
     """Stands in for Spark's builder: keeps what it is told, and starts nothing."""
+
+    sparkContext = None  # noqa: N815 # Spark's name
 
     def __init__(self, error: Exception | None = None) -> None:
         self.options: dict[str, str] = {}
@@ -48,6 +51,8 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> Builder:
     builder = Builder()
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", builder)
     monkeypatch.setattr(session, "ensure_java", lambda: None)
+    monkeypatch.setattr(logging.getLogger(), "filters", [])
+    monkeypatch.setattr(logging.getLogger("py4j"), "level", logging.NOTSET)
     monkeypatch.setenv("PYSPARK_PYTHON", "to be restored")
     monkeypatch.delenv("PYSPARK_PYTHON")
     return builder
@@ -96,6 +101,16 @@ def test_what_spark_says_goes_to_a_file(
     assert log_file.read_text("utf-8") == "what Spark says\n"
     assert capfd.readouterr().err == "what we say\n"
     assert "spark.driver.extraJavaOptions" in builder.options
+
+
+def test_errors_of_batches_are_not_told_a_second_time(
+    builder: Builder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a batch raises is told by the job, in one line; py4j would add a stack trace."""
+    assert start_session(SessionSettings()) is builder  # type: ignore[comparison-overlap]
+    error = ValueError("as a batch does")
+    logging.getLogger("py4j.clientserver").error("There was an exception", exc_info=error)
+    assert caplog.records == []
 
 
 def test_without_a_file_it_goes_to_standard_error(
