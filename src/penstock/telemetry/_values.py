@@ -87,9 +87,8 @@ def _texts_of(column: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> pa.A
 
 def double_texts(column: pa.Array) -> pa.Array:
     """Return doubles as the shortest JSON numbers that read back the same; null stays null."""
-    # By their bits: as numbers, 0.0 and -0.0 are the same.
-    distinct = column.view(pa.int64()).dictionary_encode()
-    texts = map(double_text, distinct.dictionary.view(pa.float64()).to_pylist())
+    distinct = column.dictionary_encode()
+    texts = map(double_text, distinct.dictionary.to_pylist())
     return pa.array(texts, pa.string()).take(distinct.indices)
 
 

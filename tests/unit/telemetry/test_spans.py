@@ -286,8 +286,17 @@ def test_a_number_column_takes_whole_numbers_only(
 @DECODERS
 def test_the_widest_number_column_takes_all_of_64_bits(decode: Decode) -> None:
     """Whole numbers are not limited to the 18 digits that a text may have."""
-    row = row_of(decode, {"transmission.latency": 2**63 - 1})
-    assert row["transmission_latency"] == 2**63 - 1
+    sent = [2**63 - 1, "9" * 18, "-" + "9" * 18, "1" * 19]
+    payloads = [span_request({"transmission.latency": value}) for value in sent]
+    column = decode(Signal.SPANS, payloads).table.column("transmission_latency")
+    assert column.to_pylist() == [2**63 - 1, 10**18 - 1, 1 - 10**18, None]
+
+
+@DECODERS
+def test_equal_doubles_that_are_not_the_same_are_kept_apart(decode: Decode) -> None:
+    """There are two zeroes."""
+    row = row_of(decode, {"a": 0.0, "b": -0.0, "c": 0.0})
+    assert row["attributes"] == {"a": "0.0", "b": "-0.0", "c": "0.0"}
 
 
 @DECODERS
@@ -295,6 +304,7 @@ def test_events_are_otlp_json(decode: Decode) -> None:
     """Ids in hexadecimal, 64-bit numbers as text, members with default values left out."""
     attributes = [
         attribute("s", 'a"\\\n\t\x01/é'),
+        attribute("q", '"\\n" \r\n\t'),
         attribute("i", 2**53 + 1),
         attribute("d", math.nan),
         attribute("e", 0.5),
@@ -309,13 +319,15 @@ def test_events_are_otlp_json(decode: Decode) -> None:
         attributes=attributes,
         dropped_attributes_count=1,
     )
-    row = row_of(decode, events=[event, Span.Event()])
+    latest = Span.Event(time_unix_nano=2**64 - 1)
+    row = row_of(decode, events=[event, Span.Event(), latest])
     assert json.loads(row["events"]) == [
         {
             "timeUnixNano": "5",
             "name": "exception",
             "attributes": [
                 {"key": "s", "value": {"stringValue": 'a"\\\n\t\x01/é'}},
+                {"key": "q", "value": {"stringValue": '"\\n" \r\n\t'}},
                 {"key": "i", "value": {"intValue": "9007199254740993"}},
                 {"key": "d", "value": {"doubleValue": "NaN"}},
                 {"key": "e", "value": {"doubleValue": 0.5}},
@@ -327,6 +339,7 @@ def test_events_are_otlp_json(decode: Decode) -> None:
             "droppedAttributesCount": 1,
         },
         {},
+        {"timeUnixNano": "18446744073709551615"},
     ]
 
 
