@@ -19,7 +19,7 @@ ON_A_CLUSTER = ("--master", "local-cluster[2,1,1024]", "--max-bytes", str(8 << 2
 
 @pytest.mark.parametrize(
     ("ending", "moment"),
-    itertools.product(("stop", "crash"), ("before_commit", "after_retire")),
+    list(itertools.product(("stop", "crash"), ("before_commit", "after_retire"))),
 )
 def test_a_running_job_waits_for_its_server(
     ending: str, moment: str, tmp_path: Path, little: Telemetry

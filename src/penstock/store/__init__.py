@@ -29,10 +29,10 @@ def open_store(url: str, *, now: Callable[[], float] = wall_time) -> MetricStore
     *now* returns seconds since 1970; leases run out by it. Raises ConfigError for an address of
     no known form and DependencyError if PostgreSQL's driver is not installed.
     """
-    return SqlStore(_engine(url), now)
+    return SqlStore(_engine_for(url), now)
 
 
-def _engine(url: str) -> Engine:
+def _engine_for(url: str) -> Engine:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return SqliteEngine(_file(url))
