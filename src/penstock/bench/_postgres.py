@@ -1,9 +1,9 @@
-"""A real PostgreSQL server for tests, from the binaries of a wheel, on a free loopback port.
+"""A real PostgreSQL server, from the binaries of a wheel, on a free loopback port.
 
     with PostgresServer.started() as server:
         store = open_store(server.url(server.create_database()))
 
-Nothing is installed and nothing outlives the test run: the server's folder is temporary, and both
+Nothing is installed and nothing outlives the run: the server's folder is temporary, and both
 go when this process does, even if it is killed.
 """
 
@@ -12,6 +12,7 @@ import importlib.util
 import itertools
 import os
 import pwd
+import random
 import secrets
 import shutil
 import socket
@@ -75,7 +76,8 @@ class PostgresServer:
         # PostgreSQL refuses to run as root. The parameters of None leave the user as it is.
         self._owner = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None
         self._groups: list[int] | None = None if self._owner is None else []
-        self._names = (f"db{number}" for number in itertools.count())
+        self._names = (f"test{number}" for number in itertools.count())
+        self._creator = os.getpid()
         self.password = secrets.token_hex(16)
         self.port = _free_port()
 
@@ -106,6 +108,15 @@ class PostgresServer:
         name = next(self._names)
         self.execute(f'CREATE DATABASE "{name}"')
         return name
+
+    def create_schema(self) -> str:
+        """Create an empty schema; return an address whose tables are there.
+
+        As good as a database of its own, and many times faster to create and to remove.
+        """
+        name = next(self._names)
+        self.execute(f'CREATE SCHEMA "{name}"')
+        return f"{self.url()}?options=-csearch_path%3D{name}"
 
     def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
         """Execute a statement as superuser, outside any transaction; return its rows."""
@@ -179,6 +190,8 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL did not start:\n{log}")
 
     def _remove(self) -> None:
+        if os.getpid() != self._creator:
+            return  # a forked child on its way out
         self.stop("immediate")
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -193,7 +206,12 @@ def _binaries() -> Path:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a free port below those that the system gives to outgoing connections.
+
+    A server that is stopped and started again must find its port as it left it.
+    """
+    while True:
+        port = random.randrange(15_000, 30_000)  # noqa: S311 # a port is no secret
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
