@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import psutil
 
@@ -43,6 +43,7 @@ PATIENCE = 300.0  # seconds; only a failing test waits this long
 # A short life does not pay for the JVM's best compiler.
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
+T = TypeVar("T")
 Key: TypeAlias = tuple[object, ...]
 Batches: TypeAlias = Callable[[int, Iterable[str]], None]
 
@@ -218,11 +219,11 @@ class Job:
         with self.started(*options) as process:
             return process.wait(PATIENCE)
 
-    def wait_for(self, process: subprocess.Popen[bytes], condition: Callable[[], object]) -> None:
-        """Wait until *condition* holds, or fail if the job ends or takes too long before."""
+    def wait_for(self, process: subprocess.Popen[bytes], condition: Callable[[], T]) -> T:
+        """Wait until *condition* holds, and return it; fail if the job ends or takes too long."""
         for _ in range(round(PATIENCE / 0.05)):
-            if condition():
-                return
+            if found := condition():
+                return found
             with suppress(subprocess.TimeoutExpired):
                 raise AssertionError(f"ended with {process.wait(0.05)}: {self.said()}")
         raise AssertionError(f"in vain: {self.said()}")

@@ -47,10 +47,9 @@ def test_executors_that_are_killed_in_the_middle_of_a_batch_change_nothing(
     killed: list[psutil.Process] = []
     with job.started() as process:
         for _ in range(3):
-            job.wait_for(process, lambda: busy_executors(process, killed))
-            victim = busy_executors(process, killed)[0]
-            victim.kill()
-            killed.append(victim)
+            busy = job.wait_for(process, lambda: busy_executors(process, killed))
+            busy[0].kill()
+            killed.append(busy[0])
         assert process.wait(PATIENCE) == 0, job.said()
     job.check()
 
@@ -58,16 +57,30 @@ def test_executors_that_are_killed_in_the_middle_of_a_batch_change_nothing(
 def busy_executors(
     job: subprocess.Popen[bytes], killed: list[psutil.Process]
 ) -> list[psutil.Process]:
-    """Return the executors that run a task: they have started Python."""
-    found = []
-    for process in processes_of(job.pid):
-        try:
-            is_executor = "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
-            if is_executor and process not in killed and process.children():
-                found.append(process)
-        except psutil.NoSuchProcess:
-            continue
-    return found
+    """Return the executors that run a task for the first time: they have started Python."""
+    return [
+        process
+        for process in processes_of(job.pid)
+        if process not in killed
+        and "CoarseGrainedExecutorBackend" in command_of(process)
+        and any("pyspark" in command_of(child) for child in children_of(process))
+    ]
+
+
+def command_of(process: psutil.Process) -> str:
+    """Return the command line of a process, if it is still there."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def children_of(process: psutil.Process) -> list[psutil.Process]:
+    """Return the children of a process, if it is still there."""
+    try:
+        return list(process.children())
+    except psutil.NoSuchProcess:
+        return []
 
 
 def test_a_store_that_cannot_grow_ends_the_job_and_goes_on_with_room(
