@@ -1,6 +1,7 @@
 """One Spark session for all tests that run the job in this process, and telemetry for them."""
 
 import faulthandler
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -56,3 +57,14 @@ def telemetry(tmp_path_factory: pytest.TempPathFactory) -> Telemetry:
 def minute() -> int:
     """Return a minute, since 1970, that lies a little in the past."""
     return int(wall_time() // 60) - 5
+
+
+@pytest.fixture
+def in_this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the command run on the shared session, and leave that and Ctrl-C as they were."""
+    monkeypatch.setattr("penstock.spark.aggregation.start_session", lambda _: spark)
+    monkeypatch.setattr("penstock.spark.aggregation.stop_session", lambda _: None)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

@@ -1,12 +1,17 @@
 """Runs of the job: in this process on the shared session, or as `penstock aggregate`."""
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import psutil
 from pyspark.sql import SparkSession
 
 from penstock.generate import GeneratorSettings, write_landing
@@ -16,6 +21,7 @@ from penstock.spark.job import BatchReport
 from penstock.store import open_store
 from penstock.store.contract import Granularity, SeriesQuery
 from penstock.telemetry import Signal
+from penstock.testing import eventually
 from tests.oracle.buckets import Key
 from tests.oracle.meters import compute_meters
 from tests.oracle.oracle import compute
@@ -29,6 +35,9 @@ CORE = ROOT.parent / "shared" / "data" / "oal" / "core.oal"
 
 # The shared session answers calls from Java on threads of its own.
 CALLBACKS = "Thread-"
+DEADLINE = 240.0  # seconds; only a failing test waits this long
+# A short life does not pay for the JVM's best compiler.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 DAYS: dict[str, Any] = {"granularity": Granularity.DAY, "limit": 1_000_000}
 
 
@@ -128,3 +137,61 @@ def totals(url: str) -> dict[str, int]:
         }
     finally:
         store.close()
+
+
+class Command:
+    """`penstock aggregate` as a process of its own, in a session of its own."""
+
+    def __init__(self, folder: Path, *options: str, **environment: str) -> None:
+        self._out, self._err = folder / "out.txt", folder / "err.txt"
+        arguments = ["--landing", str(folder / "landing"), "--store", str(folder / "store.db")]
+        command = [sys.executable, "-m", "penstock.cli.main", "aggregate", *arguments, *options]
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, "JDK_JAVA_OPTIONS": QUICK_JAVA, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing of it behind, however the test has ended."""
+        for process in self.relatives():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait(DEADLINE)
+
+    @property
+    def out(self) -> str:
+        """What it has answered."""
+        return self._out.read_text("utf-8")
+
+    @property
+    def err(self) -> str:
+        """What else it has said."""
+        return self._err.read_text("utf-8")
+
+    def relatives(self) -> list[psutil.Process]:
+        """Return all that lives of it: the command, Spark's Java and the Python workers."""
+        alive = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, ProcessLookupError):
+                is_ours = os.getsid(process.pid) == self.process.pid
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+                    alive.append(process)
+        return alive
+
+    def await_that(self, condition: Callable[[], object]) -> None:
+        """Wait until *condition* holds, or fail with what the command said."""
+        eventually(lambda: condition() or self.process.poll() is not None, DEADLINE)
+        assert condition(), f"exit code {self.process.poll()}\n{self.out}\n{self.err}"
+
+    def end(self) -> int:
+        """Wait for its end; return its exit code."""
+        return self.process.wait(DEADLINE)

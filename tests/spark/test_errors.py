@@ -5,9 +5,9 @@ Each test merges some files, meets the error, does what the message says, and lo
 
 import re
 import shutil
-import signal
 import socket
-from collections.abc import Iterator
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from penstock.cli.main import main
 from penstock.land import LandingFolder
 from penstock.metrics import load_rules
 from penstock.spark.aggregation import Aggregation, AggregationConfig
+from penstock.spark.session import start_session
 from penstock.store import open_store
 from penstock.telemetry import SpanKind
 from penstock.testing import eventually
@@ -26,7 +27,11 @@ from tests.support.postgres import PostgresServer
 from tests.support.spark import land
 from tests.unit.rig import PATIENCE, in_background
 
-pytestmark = [pytest.mark.spark, pytest.mark.leaves_threads(CALLBACKS)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.leaves_threads(CALLBACKS),
+    pytest.mark.usefixtures("in_this_process"),
+]
 
 RULES = """
 calls = from(Service.*).count();
@@ -75,7 +80,7 @@ class Place:
         )
 
     def command(self, *options: str) -> int:
-        """Run `penstock aggregate`, which is to fail before it needs Spark."""
+        """Run `penstock aggregate`; return its exit code."""
         arguments = ["aggregate", "--once", "--landing", str(self.landing), "--store", self.url]
         arguments += ["--rules", str(self.rules), "--checkpoint", str(self.checkpoint)]
         return main([*arguments, "--patience", "0.1", *options])
@@ -86,15 +91,6 @@ class Place:
         assert found["calls"] == self.landed
         assert found["latency"] == self.landed
         assert LandingFolder(self.landing).pending() == []
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Restore what Ctrl-C does, which the command changes for as long as a process lives."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -187,6 +183,20 @@ def test_a_file_that_may_not_be_written(place: Place, capsys: pytest.CaptureFixt
     assert "is read-only: let this user write the file and its folder" in told(capsys)
     content[18] = 2
     path.write_bytes(content)
+    place.merge()
+    place.check()
+
+
+def test_a_batch_that_the_store_refuses(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the middle of the stream: the store's own words, once."""
+    with closing(sqlite3.connect(place.url)) as store:
+        store.execute(
+            "CREATE TRIGGER no BEFORE INSERT ON ledger BEGIN SELECT RAISE(ABORT, 'x'); END"
+        )
+    assert place.command() == 1
+    assert told(capsys).endswith("store.db: x")
+    with closing(sqlite3.connect(place.url)) as store:
+        store.execute("DROP TRIGGER no")
     place.merge()
     place.check()
 
@@ -301,6 +311,7 @@ def test_no_java_anywhere(
 ) -> None:
     """The lease is given back, so that the next start finds it free."""
     with monkeypatch.context() as bare:
+        bare.setattr("penstock.spark.aggregation.start_session", start_session)
         bare.setenv("JAVA_HOME", "/nowhere")
         bare.setattr("penstock.spark.java._packaged_java", lambda: None)
         assert place.command() == 1
