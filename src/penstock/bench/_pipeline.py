@@ -37,10 +37,15 @@ _THRESHOLDS = (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Data:
-    """Generated files, kept for all runs; each run gets links to them, as it moves them."""
+    """Generated files, kept for all runs; each run gets links to them, as it moves them.
 
-    def __init__(self, folder: Path) -> None:
+    *spans* come with about 51,000 groups in 25 minutes; more spans are more minutes of the same
+    traffic, and have more groups in proportion.
+    """
+
+    def __init__(self, folder: Path, spans: int) -> None:
         self._folder = folder
+        self._spans = spans
         self._minute = wall_time() // 60 * 60
         self._known: set[int] = set()
 
@@ -59,7 +64,9 @@ class Data:
         return target.parent
 
     def _settings(self, spans: int) -> GeneratorSettings:
-        settings = replace(GeneratorSettings.benchmark(spans), end=self._minute, seed=spans)
+        settings = replace(GeneratorSettings.benchmark(self._spans), end=self._minute, seed=spans)
+        minutes = max(1, settings.minutes * spans // self._spans)
+        settings = replace(settings, spans=spans, minutes=minutes)
         return replace(settings, rows_per_file=min(settings.rows_per_file, -(-spans // _FILES)))
 
     def forget(self, spans: int) -> None:

@@ -57,7 +57,7 @@ def run(progress: Progress, *, quick: bool = False) -> Outcome:
         server = stack.enter_context(PostgresServer.started(**_DURABLE))
         spark = start_session(SessionSettings(log_file=folder / "spark.log"))
         stack.callback(spark.stop)
-        bench = _Bench(spark, server, Data(folder), folder)
+        bench = _Bench(spark, server, Data(folder, size.spans), folder)
         progress.step("generating")
         bench.data.sample(size.spans)
         outcome = _throughput(bench, size, progress)
