@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Merger"]
 
 _NS_PER_MINUTE = 60_000_000_000
+# However many of these are added up, the sum is finite. PostgreSQL refuses one that is not, and
+# a sender's idea of "not set yet" may be the largest number there is.
+_LARGEST = 1e300
 
 
 class Merger:
@@ -66,9 +70,11 @@ class Merger:
         transaction.new_meters(partials.meters)
         facts, slots = partials.facts, partials.slots
         if partials.readings.num_rows:
-            deltas = admitted.placed(transaction.read_deltas(partials.readings))
+            readings = _bounded(partials.readings, "value")
+            deltas = admitted.placed(transaction.read_deltas(readings))
             facts = combine_facts(pa.concat_tables([facts, _delta_facts(deltas)]))
             slots = combine_slots(pa.concat_tables([slots, _delta_slots(deltas)]))
+        facts = _bounded(facts, "real")
         for granularity, table in granular(facts, slots, horizon, self._summed):
             if table.num_rows:
                 transaction.merge(granularity, table)
@@ -85,6 +91,11 @@ def _recent(partials: Partials, horizon: Horizon) -> tuple[Partials, dict[str, i
     lost = partials.topn.num_rows - topn.num_rows
     lost += _points(partials.readings) - _points(readings)
     return kept, {"expired_records": lost} if lost else {}
+
+
+def _bounded(table: pa.Table, name: str) -> pa.Table:
+    bounded = np.clip(table[name].to_numpy(), -_LARGEST, _LARGEST)
+    return table.set_column(table.schema.get_field_index(name), name, pa.array(bounded))
 
 
 def _points(readings: pa.Table) -> int:

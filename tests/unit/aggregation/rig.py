@@ -36,7 +36,7 @@ class Pipeline:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         text: str | tuple[Metric, ...] = RULES,
         settings: AggregationSettings | None = None,
     ) -> None:
