@@ -89,15 +89,17 @@ def test_a_stop_is_clean_and_the_next_start_goes_on(
 def test_a_start_with_nothing_new_says_so(
     tmp_path: Path, in_this_process: None, minute: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And that is no error; what was merged before stays merged."""
+    """At the very first start and at any later one; what was merged before stays merged."""
     del in_this_process
     landing = tmp_path / "landing"
-    land(landing, "spans/a.parquet", [span(minute=minute)])
+    landing.mkdir()
     arguments = ["aggregate", "--once", "--landing", str(landing)]
     arguments += ["--store", str(tmp_path / "store.db")]
     assert main(arguments) == 0
+    assert capsys.readouterr() == (f"nothing to merge: no new files in {landing}\n", "")
+    land(landing, "spans/a.parquet", [span(minute=minute)])
+    assert main(arguments) == 0
     assert capsys.readouterr().out.startswith("merged 1 row")
     assert main(arguments) == 0
-    out, err = capsys.readouterr()
-    assert (out, err) == (f"nothing to merge: no new files in {landing}\n", "")
+    assert capsys.readouterr() == (f"nothing to merge: no new files in {landing}\n", "")
     assert totals(str(tmp_path / "store.db"))["service_cpm"] == 1

@@ -19,6 +19,7 @@ from penstock.spark.lease import HeldLease
 from penstock.spark.session import (
     SessionSettings,
     has_ended,
+    reason_of,
     start_session,
     stop_session,
 )
@@ -132,6 +133,12 @@ class Aggregation:
                     stop_session(spark)
 
     def _started(self, spark: SparkSession, batches: MicroBatches) -> StreamingQuery:
+        try:
+            return self._query(spark, batches)
+        except Exception as error:
+            raise JobError(f"Spark cannot start the query: {reason_of(error)}") from error
+
+    def _query(self, spark: SparkSession, batches: MicroBatches) -> StreamingQuery:
         from penstock.spark.source import landing_stream  # noqa: PLC0415 # needs pyspark
 
         config = self._config

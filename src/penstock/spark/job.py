@@ -149,6 +149,8 @@ class MicroBatches:
             self._on_report(_again(batch, entry, self._clock.now() - started))
             return
         files, left_out = self._merged(frame, batch)
+        if not files:  # Spark begins a new checkpoint with a batch of nothing
+            return
         read = [file for file in files if file.error is None]
         self._on_report(
             BatchReport(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["SessionSettings", "has_ended", "start_session", "stop_session"]
+__all__ = ["SessionSettings", "has_ended", "reason_of", "start_session", "stop_session"]
 
+# How the lines begin in which Java and Spark say why they do not start.
+_TELLING = re.compile(r'Exception in thread "[^"]*" |spark (?:ERROR|FATAL) |Error: |(?=Invalid )')
 _LAST_BREATH = 5.0  # seconds from a connection that breaks to the end of the process behind it
 
 
@@ -54,8 +57,9 @@ def start_session(settings: SessionSettings) -> SparkSession:
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
             hint = f"; see {settings.log_file}" if settings.log_file else ""
+            reason = _from_log(settings.log_file) or reason_of(error)
             raise DependencyError(
-                f"Spark did not start with --master {settings.master}: {_reason(error)}{hint}"
+                f"Spark did not start with --master {settings.master}: {reason}{hint}"
             ) from error
     _quieten(session)
     return session
@@ -105,9 +109,24 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return record.module not in {"java_gateway", "clientserver"}
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return in one line what an error of Spark's was caused by, as far as it tells."""
+    cause = getattr(error, "_cause", None)
+    if isinstance(cause, BaseException):
+        return reason_of(cause)
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def _from_log(path: Path | None) -> str | None:
+    """Return what Java or Spark said first when it did not start."""
+    if path is None or not path.exists():
+        return None
+    for line in path.read_text("utf-8", "replace").splitlines():
+        found = _TELLING.match(line)
+        if found:
+            return line[found.end() :].strip()
+    return None
 
 
 @contextmanager

@@ -221,6 +221,24 @@ def test_a_query_that_failed_by_itself_is_told_in_one_line(runs: Runs) -> None:
     )
 
 
+def test_a_query_that_does_not_start_is_told_in_one_line(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reason that Spark keeps behind its first words; the lease is free again."""
+
+    def fail(*_: object) -> None:
+        error = RuntimeError("Error while instantiating\n  at line 1")
+        error._cause = RuntimeError("The value 'banana' is invalid\n  at line 2")  # type: ignore[attr-defined]
+        raise error
+
+    monkeypatch.setattr(Aggregation, "_query", fail)
+    aggregation = Aggregation(runs.config, runs.store, rules(RULES))
+    with pytest.raises(JobError) as error:
+        aggregation.run(Session())  # type: ignore[arg-type]
+    assert str(error.value) == "Spark cannot start the query: The value 'banana' is invalid"
+    runs.store.acquire("somebody else", 1.0)
+
+
 def test_a_run_ends_when_it_has_lost_its_lease(runs: Runs) -> None:
     """Another job has the store now."""
     run = runs.start()

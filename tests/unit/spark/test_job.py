@@ -84,6 +84,12 @@ def test_a_batch_is_merged_and_told(rig: JobRig) -> None:
     assert not report.was_committed
 
 
+def test_a_batch_of_nothing_is_not_told(rig: JobRig) -> None:
+    """Spark begins a new checkpoint with one, also if nothing has landed."""
+    rig.job()(frame([]), 0)
+    assert rig.reports == []
+
+
 def test_a_batch_that_is_run_again_changes_nothing(rig: JobRig) -> None:
     """Killed between the store's commit and Spark's, a batch comes again: it only tidies up."""
     names = [rig.land("a", 10, 20), rig.land("b", 30)]

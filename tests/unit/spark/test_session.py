@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,48 @@ def test_a_session_that_does_not_start_is_told_in_one_line(
         "Spark did not start with --master local[: [JAVA_GATEWAY_EXITED] Java gateway exited; "
         f"see {log_file}"
     )
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        (
+            "Invalid maximum heap size: -Xmxbanana\nError: Could not create the machine",
+            "Invalid maximum heap size: -Xmxbanana",
+        ),
+        (
+            'WARNING: x\nException in thread "main" a.b.SparkException: no such master\n\tat',
+            "a.b.SparkException: no such master",
+        ),
+        (
+            "spark ERROR StandaloneBackend: All masters are unresponsive!\n",
+            "StandaloneBackend: All masters are unresponsive!",
+        ),
+        ("Setting default log level\n", "the gateway exited"),
+    ],
+)
+def test_why_spark_did_not_start_is_told(
+    monkeypatch: pytest.MonkeyPatch, builder: Builder, tmp_path: Path, log: str, reason: str
+) -> None:
+    """In the first words that say it, of Java or of Spark; else in those of the gateway."""
+
+    class Failing(Builder):
+        def getOrCreate(self) -> Builder:  # noqa: N802 # Spark's name
+            os.write(2, log.encode())
+            raise RuntimeError("the gateway exited")
+
+    del builder
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", Failing())
+    with pytest.raises(DependencyError, match=f"local: {re.escape(reason)}; see "):
+        start_session(SessionSettings(master="local", log_file=tmp_path / "spark.log"))
+
+
+def test_the_reason_of_an_error_is_its_first_cause() -> None:
+    """As PySpark keeps them; one without words is told by its name."""
+    error, cause = ValueError("Error while instantiating"), ValueError("the value 'banana'\n at")
+    error._cause = cause  # type: ignore[attr-defined]
+    assert session.reason_of(error) == "the value 'banana'"
+    assert session.reason_of(ValueError()) == "ValueError"
 
 
 def test_without_pyspark_the_remedy_is_told() -> None:
