@@ -225,7 +225,10 @@ class Job:
             if found := condition():
                 return found
             with suppress(subprocess.TimeoutExpired):
-                raise AssertionError(f"ended with {process.wait(0.05)}: {self.said()}")
+                code = process.wait(0.05)
+                if found := condition():  # its last words
+                    return found
+                raise AssertionError(f"ended with {code}: {self.said()}")
         raise AssertionError(f"in vain: {self.said()}")
 
     def said(self) -> str:
