@@ -9,6 +9,8 @@ INSTALLED := $(VENV)/.installed
 CODE := $(wildcard src tests benchmarks examples)
 MEASURED := src/penstock/batchqueue/*,src/penstock/batcher/*,src/penstock/scheduling/*
 
+THOROUGH := property acceptance integration crash
+
 # Inside the environment, so that two interpreters can be tested side by side.
 export COVERAGE_FILE := $(abspath $(VENV))/.coverage
 
@@ -36,8 +38,9 @@ test: $(INSTALLED) ## run all tests; branch coverage of the queues and schedulin
 	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
 	$(BIN)/python -m pytest -m 'spark and not slow'
 
-test-fast: $(INSTALLED) ## run the tests that need no Spark; ARGS goes to pytest (ARGS='-k order')
-	$(BIN)/python -m pytest -m 'not slow and not spark' $(ARGS)
+# Units, interleavings and contracts: what is worth running after every change.
+test-fast: $(INSTALLED) ## run the quick tests, without Spark; ARGS goes to pytest (ARGS='-k order')
+	$(BIN)/python -m pytest -m 'not slow and not spark' $(addprefix --ignore=tests/,$(THOROUGH)) $(ARGS)
 
 soak: $(INSTALLED) ## run the slow tests: guards broken one by one, kills, property tests in depth
 	$(BIN)/python -m pytest -m slow
