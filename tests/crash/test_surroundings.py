@@ -51,6 +51,8 @@ def test_executors_that_are_killed_in_the_middle_of_a_batch_change_nothing(
             busy[0].kill()
             killed.append(busy[0])
         assert process.wait(PATIENCE) == 0, job.said()
+    # Spark has noticed: they had something to do.
+    assert (job.checkpoint / "spark.log").read_text("utf-8").count("exited with code 137") == 3
     job.check()
 
 
