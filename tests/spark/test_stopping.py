@@ -36,10 +36,10 @@ def to_the_command(command: Command) -> None:
 def without_java(folder: Path) -> dict[str, str]:
     """Return the surroundings of a machine that has what Spark's scripts need, but no Java."""
     folder.mkdir()
-    for program in ("bash", "sh", "env", "dirname", "basename", "uname", "ps", "nice", "setsid"):
+    for program in ("bash", "sh", "env", "dirname", "chmod", "ls", "id", "readlink", "uname", "ps"):
         found = shutil.which(program)
-        if found is not None:
-            (folder / program).symlink_to(found)
+        assert found is not None, program
+        (folder / program).symlink_to(found)
     return {"JAVA_HOME": "", "PATH": str(folder)}
 
 

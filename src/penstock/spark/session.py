@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -52,7 +54,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName("penstock-aggregate")
     for name, value in {**_defaults(settings), **settings.options}.items():
         builder = builder.config(name, value)
-    with _stderr_in(settings.log_file):
+    with _stderr_in(settings.log_file), _own_interrupt():
         try:
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
@@ -115,7 +117,10 @@ def reason_of(error: BaseException) -> str:
     if isinstance(cause, BaseException):
         return reason_of(cause)
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    # What Java raised comes after the call, and what caused it further down.
+    quoted = [line[2:] for line in lines if line.startswith(": ")]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return next(iter([*causes[-1:], *quoted, *lines]), type(error).__name__)
 
 
 def _from_log(path: Path | None) -> str | None:
@@ -127,6 +132,17 @@ def _from_log(path: Path | None) -> str | None:
         if found:
             return line[found.end() :].strip()
     return None
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Keep what Ctrl-C does: PySpark would have it cancel all work and raise from anywhere."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

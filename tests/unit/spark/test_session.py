@@ -3,8 +3,10 @@
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from penstock.errors import DependencyError
 from penstock.spark import session
 from penstock.spark.session import SessionSettings, start_session
+from tests.unit.rig import PATIENCE, in_background
 
 
 class Builder:
@@ -41,6 +44,8 @@ class Builder:
     def getOrCreate(self) -> "Builder":  # noqa: N802 # Spark's name
         """Say something where Spark's launcher would, and fail or not."""
         os.write(2, b"what Spark says\n")
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         if self._error is not None:
             raise self._error
         return self
@@ -123,6 +128,16 @@ def test_without_a_file_it_goes_to_standard_error(
     assert builder.options
 
 
+def test_ctrl_c_stays_what_it_was(builder: Builder) -> None:
+    """PySpark puts a handler of its own in its place, which cuts off the batch under way."""
+    before = signal.getsignal(signal.SIGINT)
+    start_session(SessionSettings())
+    assert signal.getsignal(signal.SIGINT) is before
+    in_background(lambda: start_session(SessionSettings())).result(PATIENCE)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert builder.options
+
+
 def test_a_session_that_does_not_start_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, builder: Builder, tmp_path: Path
 ) -> None:
@@ -179,6 +194,14 @@ def test_the_reason_of_an_error_is_its_first_cause() -> None:
     error._cause = cause  # type: ignore[attr-defined]
     assert session.reason_of(error) == "the value 'banana'"
     assert session.reason_of(ValueError()) == "ValueError"
+
+
+def test_what_java_raised_is_told() -> None:
+    """What caused it, if that is told; else what follows the name of the call."""
+    call = "An error occurred while calling o68.start.\n: a.b.SparkException: no such thing\n\tat c"
+    assert session.reason_of(ValueError(call)) == "a.b.SparkException: no such thing"
+    caused = f"{call}\nCaused by: a.IOException: one\n\tat d\nCaused by: a.IOException: other\n"
+    assert session.reason_of(ValueError(caused)) == "a.IOException: other"
 
 
 def test_without_pyspark_the_remedy_is_told() -> None:
