@@ -106,6 +106,19 @@ def test_a_scope_that_is_just_full_has_no_other(start: Start) -> None:
     assert (OTHER,) not in pipeline.store.entities("Service")
 
 
+def test_a_cap_that_is_raised_makes_room(start: Start) -> None:
+    """What stands for the others takes none of it."""
+    pipeline = start(max_entities=2)
+    pipeline.merge(spans_of(range(3)))
+    before = set(pipeline.store.entities("Service"))
+    pipeline.settings = AggregationSettings(max_entities=4)
+    pipeline.restart()
+    pipeline.merge(spans_of(range(10, 15), 100))
+    assert len(before) == 3
+    assert len(pipeline.store.entities("Service")) == 5
+    assert before < set(pipeline.store.entities("Service"))
+
+
 def test_cumulative_series_beyond_the_cap_stay_exact(start: Start) -> None:
     """Each series is compared with itself; only what it adds is counted as other."""
     pipeline = start(max_entities=1)

@@ -66,6 +66,25 @@ def test_rows_that_are_too_old_or_too_new_are_counted_by_cause(pipeline: Pipelin
     assert differences(expected, read_store(pipeline.store)) == []
 
 
+def test_the_oldest_minute_that_is_kept_is_kept(pipeline: Pipeline) -> None:
+    """Of each granularity, and not the one before it."""
+    horizon = pipeline.horizon
+    oldest = (horizon.minute, horizon.hour, horizon.day)
+    spans = [span(minute=m - before, number=m - before) for m in oldest for before in (0, 1)]
+    left_out = pipeline.merge(spans)
+    assert left_out == {"expired_minute": 5, "expired_hour": 3, "expired_day": 1}
+    found = {key[1:] for key in read_store(pipeline.store) if key[0] == "calls"}
+    assert found == {
+        ("minute", ("shop",), horizon.minute),
+        ("hour", ("shop",), horizon.hour // 60),
+        ("hour", ("shop",), horizon.minute // 60),
+        ("day", ("shop",), horizon.day // DAY),
+        ("day", ("shop",), horizon.hour // DAY),
+        ("day", ("shop",), (horizon.hour - 1) // DAY),
+        ("day", ("shop",), horizon.minute // DAY),
+    }
+
+
 def test_points_expire_as_spans_do(pipeline: Pipeline) -> None:
     """By the time of the reading."""
     points = [point(seconds=-86_400.0 * ago, value=1.0) for ago in (0, 8, 32, 400)]

@@ -49,6 +49,13 @@ def test_of_many_statements_the_slowest_are_kept(pipeline: Pipeline) -> None:
     assert differences(top(rows), read_top(pipeline.store)) == []
 
 
+def test_fifty_are_fifty(pipeline: Pipeline) -> None:
+    """Of statements that all differ, in one batch."""
+    rows = [query(number, 300 + number) for number in range(120)]
+    pipeline.merge(rows)
+    assert differences(top(rows), read_top(pipeline.store)) == []
+
+
 def test_a_span_that_comes_often_is_one_entry(pipeline: Pipeline) -> None:
     """However often: it takes one of the places, and the others are for others."""
     rows = [query(1, 900)] * 70 + [query(number, 300 + number) for number in range(2, 80)]
