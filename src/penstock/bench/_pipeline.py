@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
     from penstock.metrics.definitions import Metric
 
-__all__ = ["Data", "Run", "more_rules", "run_noop", "run_pipeline"]
+__all__ = ["FILES", "Data", "Run", "more_rules", "run_noop", "run_pipeline"]
 
-_WARM_UP = 50_000  # spans
-_FILES = 4  # per micro-batch: a million spans, and all of the warm-up
+FILES = 4  # per micro-batch, which is a million spans; the first one is the warm-up
 _THRESHOLDS = (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -50,24 +49,19 @@ class Data:
         self._known: set[int] = set()
 
     def landing(self, spans: int) -> Path:
-        """Return a fresh landing folder with a file to warm up and *spans* spans to measure."""
-        for size in (_WARM_UP, spans):
-            if size not in self._known:
-                write_landing(self._settings(size), self._folder / str(size))
-                self._known.add(size)
+        """Return a fresh landing folder: a micro-batch to warm up, then *spans* to measure."""
         target = Path(tempfile.mkdtemp(dir=self._folder)) / "spans"
         target.mkdir()
-        # The files of the warm-up are the first by name, and as many as a micro-batch takes.
-        for order, size in enumerate((_WARM_UP, spans)):
-            for path in sorted((self._folder / str(size) / "spans").iterdir()):
-                os.link(path, target / f"{order}-{path.name}")
+        for path in (self.sample(spans) / "spans").iterdir():
+            os.link(path, target / path.name)
         return target.parent
 
     def _settings(self, spans: int) -> GeneratorSettings:
         settings = replace(GeneratorSettings.benchmark(self._spans), end=self._minute, seed=spans)
-        minutes = max(1, settings.minutes * spans // self._spans)
-        settings = replace(settings, spans=spans, minutes=minutes)
-        return replace(settings, rows_per_file=min(settings.rows_per_file, -(-spans // _FILES)))
+        rows = min(settings.rows_per_file, -(-spans // FILES))
+        total = spans + FILES * rows
+        minutes = max(1, settings.minutes * total // self._spans)
+        return replace(settings, spans=total, minutes=minutes, rows_per_file=rows)
 
     def forget(self, spans: int) -> None:
         """Delete the files of *spans* spans, which take room."""
@@ -75,9 +69,12 @@ class Data:
         shutil.rmtree(self._folder / str(spans), ignore_errors=True)
 
     def sample(self, spans: int) -> Path:
-        """Return the files of *spans* spans as they lie, to be read only."""
-        self.landing(spans)
-        return self._folder / str(spans)
+        """Return the files as they lie, to be read only; the first FILES are the warm-up's."""
+        folder = self._folder / str(spans)
+        if spans not in self._known:
+            write_landing(self._settings(spans), folder)
+            self._known.add(spans)
+        return folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +166,7 @@ def run_noop(spark: SparkSession, landing: Path, metrics: Sequence[Metric]) -> R
 
 def _config(landing: Path) -> AggregationConfig:
     return AggregationConfig(
-        landing=landing, checkpoint=landing / ".checkpoint", once=True, max_files=_FILES
+        landing=landing, checkpoint=landing / ".checkpoint", once=True, max_files=FILES
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.bench import _duckdb
 from penstock.bench._harness import Goal, Outcome, Progress, alternate, medians
 from penstock.bench._memory import PeakMemory
-from penstock.bench._pipeline import Data, Run, more_rules, run_noop, run_pipeline
+from penstock.bench._pipeline import FILES, Data, Run, more_rules, run_noop, run_pipeline
 from penstock.bench._postgres import PostgresServer
 from penstock.scheduling import available_cores
 from penstock.spark.session import SessionSettings, start_session
@@ -98,7 +98,7 @@ def _throughput(bench: _Bench, size: Size, progress: Progress) -> Outcome:
         "postgres": lambda: bench.postgres(size.spans).rate,
         "sqlite": lambda: bench.sqlite(size.spans).rate,
         "engine": lambda: bench.noop(size.spans).rate,
-        "duckdb": lambda: size.spans / _duckdb.aggregate(sample, available_cores()),
+        "duckdb": lambda: size.spans / _duckdb.aggregate(sample, available_cores(), FILES),
     }
     rates = medians(alternate(contenders, size.rounds, progress))
     ratios = {
