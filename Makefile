@@ -23,11 +23,12 @@ help: ## list the targets
 
 install: $(INSTALLED) ## create .venv with everything pinned (the other targets do this by themselves)
 
-# The build backend is installed first and used without isolation, so that it is pinned as well.
+# The build backends are installed first and used without isolation, so that they are pinned as well:
+# hatchling for penstock, setuptools for PySpark, which is published as source only.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip hatchling editables setuptools
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable . --group dev
 	@touch $@
 
