@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 # Long enough for a thread that is on its way out on a busy machine. Only a test that fails, or
 # whose mark allows survivors, ever waits this long.
 _GRACE = 5.0
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C, also where the run was started in the background, which ignores it.
+
+    What is ignored would be ignored by every process that a test starts, too.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _joinable(threads: Iterable[threading.Thread]) -> list[threading.Thread]:
