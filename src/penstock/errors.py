@@ -16,6 +16,7 @@ __all__ = [
     "ItemFailedError",
     "ItemTooLargeError",
     "JobError",
+    "LandingError",
     "LeaseLostError",
     "MetricChangedError",
     "NotSentError",
@@ -23,6 +24,7 @@ __all__ = [
     "QueueClosedError",
     "QueueExistsError",
     "QueueModeError",
+    "ReceiverError",
     "ReentrantCallError",
     "ReentrantProduceError",
     "ResultCountError",
@@ -137,12 +139,20 @@ class DependencyError(PenstockError, RuntimeError):
     """Something outside penstock is missing (an extra, Java); the message says how to get it."""
 
 
+class ReceiverError(PenstockError, RuntimeError):
+    """The receiver cannot listen; the message says where, and what to do."""
+
+
 class RulesError(PenstockError, ValueError):
     """Metric rules have errors; the message lists each with file, line, column and remedy."""
 
 
 class JobError(PenstockError, RuntimeError):
     """The aggregation cannot start or go on; the message says why and what to do."""
+
+
+class LandingError(PenstockError, RuntimeError):
+    """The landing folder cannot be used; the message says why and what to do."""
 
 
 class MetricChangedError(JobError):

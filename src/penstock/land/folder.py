@@ -72,6 +72,11 @@ class LandingFolder:
         """Whether a landed file is still here."""
         return self.path(name).exists()
 
+    def was_landed(self, name: str) -> bool:
+        """Whether a file of that name is here, or was and is still kept."""
+        places = (self.root, self.root / CONSUMED, self.root / REJECTED)
+        return any((place / name).exists() for place in places)
+
     def pending(self) -> list[LandedFile]:
         """Return the files that wait, the oldest name first within each signal."""
         return sorted(file for signal in Signal for file in self._listed(self.root, signal))
@@ -125,6 +130,12 @@ class LandingFolder:
         _reason_of(target).write_text(reason + "\n", "utf-8")
         with suppress(FileNotFoundError):
             source.rename(target)
+
+    def set_aside(self, name: str, data: bytes, reason: str) -> None:
+        """Keep something that never became a file here, as it is, with its reason beside it."""
+        target = self.root / REJECTED / name
+        _reason_of(target).write_text(reason + "\n", "utf-8")
+        target.write_bytes(data)
 
     def prune(self, before: float) -> int:
         """Delete files that were merged before *before* (seconds since 1970)."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from penstock.telemetry._faults import explicit_buckets, point_fault
 from penstock.telemetry._plain_values import (
-    TOO_LARGE,
     RejectedError,
     attributes_of,
     known,
@@ -16,8 +14,6 @@ from penstock.telemetry._plain_values import (
 from penstock.telemetry.schema import Temporality
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.telemetry._plain_values import Message, Row
 
 __all__ = ["point_rows"]
@@ -28,8 +24,10 @@ _OPTIONAL = ("sum", "min", "max")
 
 def point_rows(metric: Message, point: Message) -> list[Row]:
     """Return the rows of a point, or raise RejectedError."""
-    if max(point.start_time_unix_nano, point.time_unix_nano) >= TOO_LARGE:
-        raise RejectedError("time")
+    kind = metric.WhichOneof("data")
+    fault = point_fault(kind, point)
+    if fault is not None:
+        raise RejectedError(fault)
     row: Row = {
         "metric_name": metric.name,
         "unit": metric.unit or None,
@@ -40,7 +38,6 @@ def point_rows(metric: Message, point: Message) -> list[Row]:
         "start_ns": point.start_time_unix_nano or None,
         "time_ns": point.time_unix_nano,
     }
-    kind = metric.WhichOneof("data")
     if kind == "summary":
         return _summary(row, point)
     if kind == "gauge":
@@ -65,43 +62,14 @@ def _histogram(kind: str, point: Message) -> Row:
     if kind == "histogram":
         bounds, counts = list(point.explicit_bounds), list(point.bucket_counts)
     else:
-        bounds, counts = _explicit(point)
-    if max([point.count, *counts]) >= TOO_LARGE:
-        raise RejectedError("count")
-    if kind == "exponential_histogram" and not _is_ascending(bounds):
-        raise RejectedError("bounds")
+        bounds, counts = explicit_buckets(point)
     if not _is_recorded(point):
         return {}
     row = {"count": point.count, "bounds": bounds, "bucket_counts": counts}
     return row | {name: getattr(point, name) for name in _OPTIONAL if point.HasField(name)}
 
 
-def _explicit(point: Message) -> tuple[list[float], list[int]]:
-    """Return upper bounds and counts of an exponential histogram's buckets."""
-    buckets = [(point.zero_threshold, point.zero_count)]
-    for position, count in enumerate(point.positive.bucket_counts):
-        buckets.append((_power(point.positive.offset + position + 1, point.scale), count))
-    for position, count in enumerate(point.negative.bucket_counts):
-        buckets.insert(0, (-_power(point.negative.offset + position, point.scale), count))
-    return [bound for bound, _ in buckets], [*(count for _, count in buckets), 0]
-
-
-def _power(index: int, scale: int) -> float:
-    exponent = index * 2.0 ** -min(max(scale, -64), 128)
-    try:
-        return float(2.0**exponent)
-    except OverflowError:
-        return math.inf
-
-
-def _is_ascending(bounds: Sequence[float]) -> bool:
-    is_finite = all(math.isfinite(bound) for bound in bounds)
-    return is_finite and all(low < high for low, high in pairwise(bounds))
-
-
 def _summary(row: Row, point: Message) -> list[Row]:
-    if point.count >= TOO_LARGE:
-        raise RejectedError("count")
     is_recorded = _is_recorded(point)
     rows = []
     for quantile in point.quantile_values:

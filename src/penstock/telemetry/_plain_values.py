@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "TOO_LARGE",
     "Message",
     "RejectedError",
     "Row",
@@ -26,7 +25,6 @@ __all__ = [
 Message: TypeAlias = Any
 Row: TypeAlias = dict[str, Any]
 
-TOO_LARGE = 2**63  # for times and counts: they become 64-bit numbers with a sign
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 

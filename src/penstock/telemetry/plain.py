@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from google.protobuf.json_format import MessageToDict
 
+from penstock.telemetry._faults import log_fault, span_fault
 from penstock.telemetry._plain_points import point_rows
 from penstock.telemetry._plain_values import (
-    TOO_LARGE,
     RejectedError,
     attributes_of,
     json_of,
@@ -102,14 +102,9 @@ def _common(resource: Message, scope: Message) -> Row:
 
 
 def _span(span: Message) -> Row:
-    if len(span.trace_id) != _TRACE_ID_BYTES:
-        raise RejectedError("trace_id")
-    if len(span.span_id) != _SPAN_ID_BYTES:
-        raise RejectedError("span_id")
-    if len(span.parent_span_id) not in {0, _SPAN_ID_BYTES}:
-        raise RejectedError("parent_span_id")
-    if max(span.start_time_unix_nano, span.end_time_unix_nano) >= TOO_LARGE:
-        raise RejectedError("time")
+    fault = span_fault(span)
+    if fault is not None:
+        raise RejectedError(fault)
     attributes = attributes_of(span.attributes)
     promoted = _promoted(attributes, span.attributes)
     return {
@@ -182,8 +177,9 @@ def _adapted(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can say
 
 
 def _log(log: Message) -> Row:
-    if max(log.time_unix_nano, log.observed_time_unix_nano) >= TOO_LARGE:
-        raise RejectedError("time")
+    fault = log_fault(log)
+    if fault is not None:
+        raise RejectedError(fault)
     return {
         "time_ns": log.time_unix_nano or log.observed_time_unix_nano,
         "observed_ns": log.observed_time_unix_nano or None,

@@ -5,6 +5,7 @@ A receiver asks :func:`validate` before it accepts a request; what passes here c
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from penstock.errors import PenstockError
+from penstock.telemetry._faults import log_fault, point_fault, span_fault
 from penstock.telemetry.schema import Signal
 
 if TYPE_CHECKING:
@@ -38,10 +40,14 @@ class MalformedError(PenstockError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a request holds: *records* are its spans, metric points or log records."""
+    """What a request holds: *records* are its spans, metric points or log records.
+
+    Of these, decoding leaves out the *rejected* ones, by reason.
+    """
 
     resources: int
     records: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +76,25 @@ def validate(signal: Signal, payload: bytes) -> Counts:
     request = parse(signal, payload)
     if signal is Signal.SPANS:
         resources = request.resource_spans
-        records = sum(len(scope.spans) for part in resources for scope in part.scope_spans)
+        faults = [span_fault(s) for r in resources for g in r.scope_spans for s in g.spans]
     elif signal is Signal.LOGS:
         resources = request.resource_logs
-        records = sum(len(scope.log_records) for part in resources for scope in part.scope_logs)
+        faults = [log_fault(one) for r in resources for g in r.scope_logs for one in g.log_records]
     else:
         resources = request.resource_metrics
-        records = sum(
-            _data_points(metric)
+        faults = [
+            fault
             for part in resources
             for scope in part.scope_metrics
             for metric in scope.metrics
-        )
-    return Counts(len(resources), records)
+            for fault in _point_faults(metric)
+        ]
+    rejected = Counter(fault for fault in faults if fault is not None)
+    return Counts(len(resources), len(faults), dict(rejected))
 
 
-def _data_points(metric: Any) -> int:  # noqa: ANN401 - a message of any class
+def _point_faults(metric: Any) -> list[str | None]:  # noqa: ANN401 - a message of any class
     kind = metric.WhichOneof("data")
-    return len(getattr(metric, kind).data_points) if kind is not None else 0
+    if kind is None:
+        return []
+    return [point_fault(kind, point) for point in getattr(metric, kind).data_points]

@@ -45,7 +45,7 @@ def test_spans_and_log_records_are_counted() -> None:
         scopes.add(spans=[{"name": "s"}] * count)
         scopes.add(spans=[{"name": "s"}])
         logs.resource_logs.add().scope_logs.add(log_records=[{}] * count)
-    assert validate(Signal.SPANS, spans.SerializeToString()) == Counts(3, 8)
+    assert validate(Signal.SPANS, spans.SerializeToString()) == Counts(3, 8, {"trace_id": 8})
     assert validate(Signal.LOGS, logs.SerializeToString()) == Counts(3, 5)
 
 

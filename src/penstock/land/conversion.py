@@ -1,0 +1,121 @@
+"""A sealed segment becomes a Parquet file of the same name, once, whatever is killed when."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.land.digests import SUFFIX as DIGESTS_SUFFIX
+from penstock.land.digests import keep_digests
+from penstock.land.segments import read_segment
+from penstock.telemetry import otlp, plain
+from penstock.telemetry.requests import Decoded
+from penstock.telemetry.schema import SIGNALS
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from penstock.land.durable import Disk
+    from penstock.land.folder import LandingFolder
+    from penstock.land.log import Segment
+    from penstock.land.segments import Record
+    from penstock.telemetry.schema import Signal
+
+__all__ = ["Converted", "convert"]
+
+log = logging.getLogger("penstock.land")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """What became of a segment."""
+
+    signal: Signal
+    file: str | None = None  # its name below the landing folder; None: there was nothing to land
+    records: int = 0  # spans, points or log records in the file
+    size: int = 0
+    repeated: int = 0  # requests that had landed from another segment
+    rejected: Mapping[str, int] = field(default_factory=dict)  # records by reason
+    set_aside: int = 0  # requests that could not be decoded
+
+
+def convert(
+    segment: Segment, folder: LandingFolder, disk: Disk, known: Container[bytes] = ()
+) -> Converted:
+    """Land the segment's requests, but for those whose digest is *known*, and remove it.
+
+    In this order, so that it can be done again from any point on: the file with its name, both
+    on the disk; the digests; what is set aside; then the segment goes. A segment whose file has
+    landed before is not landed again, also if the file has been consumed since; should even
+    that be gone, the aggregation knows its name.
+    """
+    contents = read_segment(segment.path, segment.end)
+    if contents.torn:
+        _keep_remains(segment, folder, contents.torn)
+    fresh = {r.digest: r for r in contents.records if r.digest not in known}
+    decoded, undecodable = _decode(segment.signal, list(fresh.values()))
+    file = f"{segment.signal}/{segment.name}.parquet" if decoded.table.num_rows else None
+    size = 0
+    if file is not None and not folder.was_landed(file):
+        buffer = _parquet(decoded.table)
+        size = len(buffer)
+        disk.place(folder.path(file), [buffer])
+    digests_path = segment.path.with_name(segment.name + DIGESTS_SUFFIX)
+    keep_digests(digests_path, fresh, disk)
+    for number, (record, reason) in enumerate(undecodable):
+        folder.set_aside(f"{segment.signal}/{segment.name}-{number}.otlp", record.payload, reason)
+    disk.remove(segment.path)
+    return Converted(
+        signal=segment.signal,
+        file=file,
+        records=decoded.table.num_rows,
+        size=size,
+        repeated=len(contents.records) - len(fresh),
+        rejected=decoded.reasons,
+        set_aside=len(undecodable),
+    )
+
+
+def _keep_remains(segment: Segment, folder: LandingFolder, torn: int) -> None:
+    """Keep what is not a whole record: nobody was told that it landed, but it may tell why."""
+    log.warning(
+        "land.torn_segment: the last %d bytes of %s are not a whole request; it was never "
+        "acknowledged. They are kept in the folder of rejected files",
+        torn,
+        segment.path,
+    )
+    data = segment.path.read_bytes()[: segment.end]
+    reason = f"the last {torn} bytes of segment {segment.name} are not a whole request"
+    folder.set_aside(f"{segment.signal}/{segment.name}.torn", data[-torn:], reason)
+
+
+def _decode(signal: Signal, records: Sequence[Record]) -> tuple[Decoded, list[tuple[Record, str]]]:
+    """Decode all, or one by one if that fails: no request costs another its place."""
+    try:
+        return otlp.decode(signal, [record.payload for record in records]), []
+    except Exception as error:  # noqa: BLE001 - whatever it is, only one request is to blame
+        log.warning("land.decoding_one_by_one: %s of %d requests", error, len(records))
+    tables = [SIGNALS[signal].empty_table()]
+    reasons: dict[str, int] = {}
+    undecodable = []
+    for record in records:
+        try:
+            alone = plain.decode(signal, [record.payload])
+        except Exception as error:  # noqa: BLE001 - it is kept, with its reason
+            undecodable.append((record, f"{type(error).__name__}: {error}"))
+        else:
+            tables.append(alone.table)
+            for reason, count in alone.reasons.items():
+                reasons[reason] = reasons.get(reason, 0) + count
+    return Decoded(pa.concat_tables(tables), sum(reasons.values()), reasons), undecodable
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

@@ -1,0 +1,1 @@
+"""The edge: OTLP over gRPC and HTTP, answered when it is on the disk."""
