@@ -1,4 +1,4 @@
-"""The figures of all queues as Prometheus metrics, read when they are scraped.
+"""The figures of queues, batchers and the pipeline as Prometheus metrics, read when scraped.
 
 >>> from prometheus_client import CollectorRegistry
 >>> from penstock import BatchQueueManager
@@ -12,10 +12,12 @@ was shut down disappears from the next scrape.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 try:
+    from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
     from prometheus_client.registry import Collector
 except ImportError as error:
     _MESSAGE = (
@@ -25,13 +27,15 @@ except ImportError as error:
     raise ImportError(_MESSAGE) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from prometheus_client.core import Metric
 
+    from penstock.batcher import Batcher, BatcherStats
     from penstock.batchqueue import BatchQueueManager, BatchQueueStats, DropCounts, TypeStats
+    from penstock.figures import Figure
 
-__all__ = ["QueueCollector"]
+__all__ = ["BatcherCollector", "FigureCollector", "QueueCollector", "exposition", "serve"]
 
 _FULLEST = 10
 _CAUSES = ("full", "closed", "evicted", "no_handler", "abandoned")
@@ -54,6 +58,98 @@ class QueueCollector(Collector):
         yield from _totals(queues)
         yield from _threads(queues)
         yield from _types(queues)
+
+
+class BatcherCollector(Collector):
+    """Collects from some batchers; names begin with ``penstock_batcher_``, label ``batcher``."""
+
+    def __init__(self, batchers: Iterable[Batcher[Any]]) -> None:
+        self._batchers = tuple(batchers)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        all_stats = [batcher.stats() for batcher in self._batchers]
+        for name, documentation, read in _BATCHER_COUNTERS:
+            family = CounterMetricFamily(
+                f"penstock_batcher_{name}", documentation, labels=["batcher"]
+            )
+            for stats in all_stats:
+                family.add_metric([stats.name], read(stats))
+            yield family
+        for name, documentation, read in _BATCHER_GAUGES:
+            gauge = GaugeMetricFamily(f"penstock_batcher_{name}", documentation, labels=["batcher"])
+            for stats in all_stats:
+                gauge.add_metric([stats.name], read(stats))
+            yield gauge
+        due = CounterMetricFamily(
+            "penstock_batcher_sent",
+            "Batches by what made them due",
+            labels=["batcher", "because"],
+        )
+        for stats in all_stats:
+            for cause, count in stats.sent_because.items():
+                due.add_metric([stats.name, cause], count)
+        yield due
+
+
+_BATCHER_COUNTERS: Sequence[tuple[str, str, Callable[[BatcherStats], float]]] = (
+    ("accepted", "Items accepted", lambda stats: stats.accepted),
+    ("ok", "Items that ended well", lambda stats: stats.ok),
+    ("failed", "Items that ended in an error", lambda stats: stats.failed),
+    ("not_sent", "Items given up before they were sent", lambda stats: stats.not_sent),
+    ("indeterminate", "Items given up while being processed", lambda stats: stats.indeterminate),
+    ("batches", "Batches sent", lambda stats: stats.batches),
+)
+_BATCHER_GAUGES: Sequence[tuple[str, str, Callable[[BatcherStats], float]]] = (
+    ("queued", "Items that wait", lambda stats: stats.queued),
+    ("queued_size", "Their size", lambda stats: stats.queued_size),
+    ("pending_batches", "Batches in the processor's hands", lambda stats: stats.pending_batches),
+    ("faulted", "1 while it is faulted", lambda stats: stats.is_faulted),
+)
+
+
+class FigureCollector(Collector):
+    """Collects what a function tells; names begin with ``penstock_``."""
+
+    def __init__(self, figures: Callable[[], Iterable[Figure]]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        for figure in self._figures():
+            kind = CounterMetricFamily if figure.kind == "counter" else GaugeMetricFamily
+            family = kind(f"penstock_{figure.name}", figure.help, labels=figure.labels)
+            for values, number in figure.samples.items():
+                family.add_metric(values, number)
+            yield family
+
+
+def exposition(collectors: Iterable[Collector]) -> Callable[[], tuple[bytes, str]]:
+    """Return a function that returns a scrape's text and its content type."""
+    registry = _registry(collectors)
+    return lambda: (generate_latest(registry), CONTENT_TYPE_LATEST)
+
+
+def serve(collectors: Iterable[Collector], host: str, port: int) -> Callable[[], None]:
+    """Answer scrapes on a thread of its own; return a function that ends this.
+
+    Raises OSError if the port cannot be had.
+    """
+    server, thread = start_http_server(port, host, _registry(collectors))
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
+
+
+def _registry(collectors: Iterable[Collector]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    for collector in collectors:
+        registry.register(collector)
+    return registry
 
 
 def _fill_levels(queues: Sequence[BatchQueueStats]) -> Iterator[Metric]:

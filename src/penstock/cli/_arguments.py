@@ -11,7 +11,7 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["at_least", "pairs", "positive"]
+__all__ = ["at_least", "from_zero", "pairs", "positive"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,17 @@ def positive(text: str) -> float:
         number = math.nan
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def from_zero(text: str) -> float:
+    """Read a number of at least 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return number
 
 

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli._part import announce_ready
 from penstock.clock import SYSTEM_CLOCK, wall_time
 from penstock.land.folder import LandingFolder
 from penstock.spark.aggregation import Watcher
@@ -47,7 +48,8 @@ class AggregationProgress(Watcher):
             print(self._line(), file=sys.stderr, flush=True)
 
     def tick(self) -> None:
-        """Show the live line, a few times a second."""
+        """Show the live line, a few times a second; the first time, say that the job runs."""
+        announce_ready()
         now = SYSTEM_CLOCK.now()
         if self._is_live and now - self._shown_at >= 0.5:  # noqa: PLR2004 # seconds
             self._shown_at = now

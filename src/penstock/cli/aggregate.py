@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli._arguments import at_least, pairs, positive
+from penstock.cli._logging import add_logging_options, set_up_logging
+from penstock.cli._part import follow_parent, is_part
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.metrics.definitions import Metric
     from penstock.spark.aggregation import AggregationConfig
+    from penstock.spark.figures import JobFigures
 
-__all__ = ["add_parser"]
+__all__ = ["add_options", "add_parser"]
 
 _EXAMPLES = """\
 examples:
@@ -30,6 +33,7 @@ examples:
 Stops at Ctrl-C or SIGTERM when the batch under way is merged, and goes on from there next time.
 Exit codes: 0 done or stopped, 1 an error (the message says which), 2 wrong usage.
 """
+_METRICS_PORT = 9464  # as part of `penstock up`
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,21 +53,27 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a file (SQLite) or postgresql://user@host:port/database",
     )
     parser.add_argument(
+        "--once", action="store_true", help="end when all that has landed is merged"
+    )
+    add_options(parser)
+    add_logging_options(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
+    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
+    parser.set_defaults(run=_run)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what is the aggregation's own."""
+    parser.add_argument(
         "--rules",
         type=Path,
         nargs="+",
         metavar="FILE",
         help="metric definitions (OAL); default: those that come with penstock",
     )
-    parser.add_argument(
-        "--once", action="store_true", help="end when all that has landed is merged"
-    )
     _add_spark_options(parser.add_argument_group("where it runs"))
     _add_limits(parser.add_argument_group("what it keeps, and thresholds"))
     _add_recovery(parser.add_argument_group("after a change or a loss"))
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
-    parser.add_argument("--json", action="store_true", help="the summary as one JSON object")
-    parser.set_defaults(run=_run)
 
 
 def _add_spark_options(group: argparse._ArgumentGroup) -> None:
@@ -95,6 +105,13 @@ def _add_spark_options(group: argparse._ArgumentGroup) -> None:
         default=300.0,
         metavar="S",
         help="seconds to wait for a store that cannot be reached (default: %(default)g)",
+    )
+    group.add_argument(
+        "--metrics-port",
+        type=at_least(0),
+        metavar="N",
+        help="serve the job's own figures on 127.0.0.1:N/metrics (default: 9464 as part of "
+        "`penstock up`, otherwise none)",
     )
 
 
@@ -146,25 +163,45 @@ def _add_recovery(group: argparse._ArgumentGroup) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from penstock.cli._progress import AggregationProgress
+    from penstock.land.folder import LandingFolder
     from penstock.spark.aggregation import Aggregation
+    from penstock.spark.figures import JobFigures
     from penstock.store import open_store
 
-    logging.basicConfig(format="penstock: %(message)s", level=logging.WARNING)
+    set_up_logging(options)
+    follow_parent()
     metrics = _metrics(options.rules)
     config = _config(options)
     progress = AggregationProgress(config.landing, is_quiet=options.quiet)
-    store = open_store(options.store)
-    try:
-        aggregation = Aggregation(config, store, metrics, progress)
+    with ExitStack() as stack:
+        store = open_store(options.store)
+        stack.callback(store.close)
+        stack.callback(progress.close)
+        figures = JobFigures(store, LandingFolder(config.landing), progress)
+        port = options.metrics_port
+        if port is None and is_part():
+            port = _METRICS_PORT
+        if port is not None:
+            stack.callback(_serve(figures, port))
+        aggregation = Aggregation(config, store, metrics, figures)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: aggregation.stop())
         aggregation.run()
-    finally:
-        progress.close()
-        store.close()
     summary = progress.summary()
-    print(json.dumps(summary) if options.json else progress.text())
+    print(json.dumps(summary) if options.json else progress.text(), flush=True)
     return 0
+
+
+def _serve(figures: JobFigures, port: int) -> Callable[[], None]:
+    from penstock.prometheus import FigureCollector, serve
+
+    try:
+        return serve([FigureCollector(figures.figures)], "127.0.0.1", port)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on 127.0.0.1:{port} for /metrics: {error.strerror}; choose another "
+            "port with --metrics-port"
+        ) from error
 
 
 def _metrics(rules: Sequence[Path] | None) -> Sequence[Metric]:

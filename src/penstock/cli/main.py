@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.cli import aggregate, bench, generate, metrics, query, store, top
+from penstock.cli import (
+    _settings,
+    aggregate,
+    bench,
+    config,
+    demo,
+    generate,
+    metrics,
+    query,
+    receive,
+    store,
+    top,
+    up,
+)
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["main"]
 
 FAILED = 1
+# Commands whose options the environment and a file can give.
+_CONFIGURABLE = ("up", "receive", "aggregate", "query", "top", "store")
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command given by *arguments* (default: the command line); return its exit code."""
     try:
-        parser = _parser()
+        arguments = sys.argv[1:] if arguments is None else arguments
+        parser = _parser(arguments)
         options = parser.parse_args(arguments)
         if options.command is None:
             parser.print_help()
@@ -41,17 +59,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock",
         description="Partitioned, typed batch queues and the telemetry pipeline built on them.",
         epilog="Exit codes: 0 done, 1 failed or a goal was missed, 2 wrong usage, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="settings in TOML (default: penstock.toml if there is one; see: penstock config show)",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in (generate, aggregate, query, top, metrics, store, bench):
+    for command in (demo, up, receive, aggregate, query, top, metrics, store, generate, bench):
         command.add_parser(commands)
+    configurable = {name: commands.choices[name] for name in _CONFIGURABLE}
+    config.add_parser(commands, lambda: (_given(arguments, configurable), configurable))
+    name = next((word for word in arguments if word in commands.choices), "")
+    if name in configurable:
+        _settings.apply(configurable[name], name, _given(arguments, configurable))
     return parser
+
+
+def _given(
+    arguments: Sequence[str], configurable: Mapping[str, argparse.ArgumentParser]
+) -> _settings.Given:
+    """Return what the environment and the file say; complain of what means nothing."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    early.add_argument("--config", type=Path)
+    try:
+        path = early.parse_known_args(arguments)[0].config
+    except argparse.ArgumentError:
+        path = None  # the real parser will say what is wrong
+    found = _settings.given(os.environ, path)
+    names = {name: _settings.settings_of(parser, name) for name, parser in configurable.items()}
+    for complaint in _settings.check_names(found, names):
+        print(f"penstock: {complaint}", file=sys.stderr)
+    return found
 
 
 if __name__ == "__main__":

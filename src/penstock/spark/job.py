@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,7 +37,7 @@ from penstock.spark.task import GONE, RESULT, AggregateFiles, FileResult
 from penstock.store.contract import LedgerEntry, Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -93,6 +94,7 @@ class BatchReport:
     newest_ns: int | None
     left_out: Mapping[str, int]
     was_committed: bool = False  # it was in the store already
+    rows_by_signal: Mapping[str, int] = field(default_factory=dict)
 
 
 class MicroBatches:
@@ -161,6 +163,7 @@ class MicroBatches:
                 seconds=self._clock.now() - started,
                 newest_ns=max((f.newest_ns for f in read if f.newest_ns is not None), default=None),
                 left_out=left_out,
+                rows_by_signal=_rows_by_signal(read),
             )
         )
 
@@ -260,6 +263,13 @@ class MicroBatches:
     def _is_stopping_after(self, seconds: float) -> bool:
         with self._condition:
             return wait_until(self._clock, self._condition, lambda: self._is_stopping, seconds)
+
+
+def _rows_by_signal(files: Sequence[FileResult]) -> dict[str, int]:
+    rows: Counter[str] = Counter()
+    for file in files:
+        rows[file.name.partition("/")[0]] += file.rows
+    return dict(rows)
 
 
 def _again(batch: int, entry: LedgerEntry, seconds: float) -> BatchReport:
