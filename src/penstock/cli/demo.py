@@ -183,7 +183,7 @@ class _Demo:
 
     def _send(self, spans: int) -> int:
         try:
-            from penstock.generate.replay import replay_spans
+            from penstock.generate.replay import send_spans
         except ModuleNotFoundError as error:
             raise DependencyError(
                 f"the demo needs {error.name}: pip install 'penstock[demo]'"
@@ -199,7 +199,7 @@ class _Demo:
             minutes=_MINUTES,
             late=0.0,
         )
-        return replay_spans(
+        return send_spans(
             settings,
             f"http://127.0.0.1:{self._ports.grpc}",
             lambda done: self._line.show(

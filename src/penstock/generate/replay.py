@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from penstock.generate.settings import GeneratorSettings
 
-__all__ = ["replay_spans"]
+__all__ = ["replay_spans", "send_spans"]
 
 # OTLP's numbers begin with "unspecified", the SDK's do not.
 _KINDS = dict(enumerate(SpanKind, start=1))
@@ -40,11 +40,17 @@ _STATUSES = {0: StatusCode.UNSET, 1: StatusCode.OK, 2: StatusCode.ERROR}
 _PATIENCE_MS = 60_000
 
 
-def replay_spans(
+def send_spans(
     settings: GeneratorSettings, endpoint: str, progress: Callable[[int], object] = lambda _: None
 ) -> int:
-    """Send the spans of *settings* to *endpoint*; return how many were acknowledged."""
+    """Send the spans of *settings* to *endpoint* by gRPC; return how many were acknowledged."""
     exporter = _Counting(OTLPSpanExporter(endpoint=endpoint, insecure=True), progress)
+    replay_spans(settings, exporter)
+    return exporter.acknowledged
+
+
+def replay_spans(settings: GeneratorSettings, exporter: SpanExporter) -> None:
+    """Give the spans of *settings* to *exporter*, as the SDK batches them."""
     # Room for all: the processor would silently drop what finds it full.
     processor = BatchSpanProcessor(
         exporter, max_queue_size=settings.spans + 1, schedule_delay_millis=200
@@ -55,7 +61,6 @@ def replay_spans(
             _send(tracers.of(row), row)
     processor.force_flush(_PATIENCE_MS)
     processor.shutdown()  # type: ignore[no-untyped-call] # the SDK's has no annotations
-    return exporter.acknowledged
 
 
 class _Counting(SpanExporter):
