@@ -34,6 +34,7 @@ BENCHES = {
     "rebalance": Bench("penstock.bench.rebalance", "what moving partitions gains on a skewed load"),
     "batcher": Bench("penstock.bench.batcher", "futures for single items beside other batchers"),
     "pipeline": Bench("penstock.bench.pipeline", "telemetry to metrics, beside the engine alone"),
+    "receive": Bench("penstock.bench.receive", "OTLP acknowledged durably, beside no disk at all"),
     "idle": Bench("penstock.bench.idle", "what queues cost that have nothing to do"),
 }
 
