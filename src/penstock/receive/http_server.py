@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import zlib
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ class HttpServer:
         except OSError as error:
             await runner.cleanup()
             raise ReceiverError(
-                f"cannot listen on {host}:{port} for HTTP: {error.strerror}; stop what uses the "
+                f"cannot listen on {host}:{port} for HTTP: {_reason(error)}; stop what uses the "
                 "port, or choose another with --http-port"
             ) from error
         self._runner, self._site = runner, site
@@ -191,6 +192,11 @@ class HttpServer:
         assert self._figures is not None
         text, content_type = self._figures()
         return web.Response(body=text, headers={"Content-Type": content_type})
+
+
+def _reason(error: OSError) -> str:
+    # asyncio's own text names the address once more.
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 def _message(status: int, message: object, content_type: str) -> web.Response:
