@@ -29,9 +29,12 @@ class _Serialized(SpanExporter):
 
     def __init__(self) -> None:
         self.requests: list[tuple[bytes, int]] = []
+        self.marks: list[int] = []
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self.requests.append((encode_spans(spans).SerializeToString(), len(spans)))
+        payload = encode_spans(spans).SerializeToString()
+        self.requests.append((payload, len(spans)))
+        self.marks.append(payload.index(spans[0].context.trace_id.to_bytes(16, "big")))
         return SpanExportResult.SUCCESS
 
 
@@ -42,18 +45,16 @@ class Requests:
         exporter = _Serialized()
         replay_spans(GeneratorSettings(spans=spans, late=0.0), exporter)
         self.serialized = exporter.requests
+        self._marks = exporter.marks
         self._numbers = itertools.count(1)
 
     def stream(self) -> Iterator[tuple[bytes, int]]:
         """Yield payloads and their numbers of spans, for ever."""
-        for payload, spans in itertools.cycle(self.serialized):
-            yield _renumbered(payload, next(self._numbers)), spans
-
-
-def _renumbered(payload: bytes, number: int) -> bytes:
-    """Return the request with another trace id in its first span: it is not sent again."""
-    mark = payload.index(b"\x0a\x10") + 2  # field 1, 16 bytes: a trace id
-    return payload[:mark] + number.to_bytes(8, "big") + payload[mark + 8 :]
+        marked = zip(self.serialized, self._marks, strict=True)
+        for (payload, spans), mark in itertools.cycle(list(marked)):
+            # Another trace id in one span, or it would be recognised as sent before.
+            number = next(self._numbers).to_bytes(8, "big")
+            yield payload[:mark] + number + payload[mark + 8 :], spans
 
 
 async def _measure(
