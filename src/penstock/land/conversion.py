@@ -48,26 +48,25 @@ def convert(
 ) -> Converted:
     """Land the segment's requests, but for those whose digest is *known*, and remove it.
 
-    In this order, so that it can be done again from any point on: the file with its name, both
-    on the disk; the digests; what is set aside; then the segment goes. A segment whose file has
-    landed before is not landed again, also if the file has been consumed since; should even
-    that be gone, the aggregation knows its name.
+    In this order, so that it can be done again from any point on: remains; the file with its
+    name, both on the disk; the digests; what is set aside; then the segment goes. A segment
+    whose file has landed before is not landed again, also if the file has been consumed since;
+    should even that be gone, the aggregation knows its name.
     """
     contents = read_segment(segment.path, segment.end)
-    if contents.torn:
-        _keep_remains(segment, folder, contents.torn)
+    if contents.remains:
+        _keep_remains(segment, contents.remains, folder, disk)
     fresh = {r.digest: r for r in contents.records if r.digest not in known}
     decoded, undecodable = _decode(segment.signal, list(fresh.values()))
     file = f"{segment.signal}/{segment.name}.parquet" if decoded.table.num_rows else None
     size = 0
-    if file is not None and not folder.was_landed(file):
-        buffer = _parquet(decoded.table)
-        size = len(buffer)
-        disk.place(folder.path(file), [buffer])
-    digests_path = segment.path.with_name(segment.name + DIGESTS_SUFFIX)
-    keep_digests(digests_path, fresh, disk)
+    if file is not None:
+        size = _land(file, decoded.table, folder, disk)
+    if fresh:
+        keep_digests(segment.path.with_name(segment.name + DIGESTS_SUFFIX), fresh, disk)
     for number, (record, reason) in enumerate(undecodable):
-        folder.set_aside(f"{segment.signal}/{segment.name}-{number}.otlp", record.payload, reason)
+        name = f"{segment.signal}/{segment.name}-{number}.otlp"
+        folder.set_aside(name, record.payload, reason, disk)
     disk.remove(segment.path)
     return Converted(
         signal=segment.signal,
@@ -80,23 +79,37 @@ def convert(
     )
 
 
-def _keep_remains(segment: Segment, folder: LandingFolder, torn: int) -> None:
-    """Keep what is not a whole record: nobody was told that it landed, but it may tell why."""
+def _land(file: str, table: pa.Table, folder: LandingFolder, disk: Disk) -> int:
+    """Write the file unless it has landed before; return how many bytes were written."""
+    path = folder.path(file)
+    if folder.was_landed(file):
+        # Whoever gave it its name may have been stopped before the name was on the disk.
+        disk.sync_folder(path.parent)
+        return 0
+    data = _parquet(table)
+    disk.place(path, [data])
+    return len(data)
+
+
+def _keep_remains(segment: Segment, remains: bytes, folder: LandingFolder, disk: Disk) -> None:
+    """Keep what is not a whole record, for whoever asks what became of it."""
     log.warning(
-        "land.torn_segment: the last %d bytes of %s are not a whole request; it was never "
-        "acknowledged. They are kept in the folder of rejected files",
-        torn,
+        "land.torn_segment: %d bytes of %s are not a whole request: a write that was cut short, "
+        "which nobody was told had landed, or damage by the disk. They are kept in the folder of "
+        "rejected files",
+        len(remains),
         segment.path,
     )
-    data = segment.path.read_bytes()[: segment.end]
-    reason = f"the last {torn} bytes of segment {segment.name} are not a whole request"
-    folder.set_aside(f"{segment.signal}/{segment.name}.torn", data[-torn:], reason)
+    reason = f"{len(remains)} bytes of segment {segment.name} are not a whole request"
+    folder.set_aside(f"{segment.signal}/{segment.name}.torn", remains, reason, disk)
 
 
 def _decode(signal: Signal, records: Sequence[Record]) -> tuple[Decoded, list[tuple[Record, str]]]:
     """Decode all, or one by one if that fails: no request costs another its place."""
     try:
         return otlp.decode(signal, [record.payload for record in records]), []
+    except MemoryError:
+        raise  # no request is to blame
     except Exception as error:  # noqa: BLE001 - whatever it is, only one request is to blame
         log.warning("land.decoding_one_by_one: %s of %d requests", error, len(records))
     tables = [SIGNALS[signal].empty_table()]
@@ -105,6 +118,8 @@ def _decode(signal: Signal, records: Sequence[Record]) -> tuple[Decoded, list[tu
     for record in records:
         try:
             alone = plain.decode(signal, [record.payload])
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - it is kept, with its reason
             undecodable.append((record, f"{type(error).__name__}: {error}"))
         else:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from penstock.land.durable import Disk
+
 __all__ = ["LandedFile", "LandingFolder"]
 
 CONSUMED = "consumed"
@@ -131,11 +133,15 @@ class LandingFolder:
         with suppress(FileNotFoundError):
             source.rename(target)
 
-    def set_aside(self, name: str, data: bytes, reason: str) -> None:
-        """Keep something that never became a file here, as it is, with its reason beside it."""
+    def set_aside(self, name: str, data: bytes, reason: str, disk: Disk) -> None:
+        """Keep something that never became a file here, as it is, with its reason beside it.
+
+        Both are on the disk then.
+        """
         target = self.root / REJECTED / name
-        _reason_of(target).write_text(reason + "\n", "utf-8")
-        target.write_bytes(data)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        disk.place(_reason_of(target), [reason.encode("utf-8", "replace"), b"\n"])
+        disk.place(target, [data])
 
     def prune(self, before: float) -> int:
         """Delete files that were merged before *before* (seconds since 1970)."""

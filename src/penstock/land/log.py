@@ -69,8 +69,8 @@ class SegmentLog:
     # each other, and nobody else takes it.
     #   W1  append returns only when every record is on the disk, and so is the segment's name
     #       (test_a_group_is_synced_before_it_is_answered).
-    #   W2  nothing is written behind a group that failed: its segment is cut back and sealed
-    #       (test_after_a_failed_group_the_segment_is_sealed).
+    #   W2  nothing is written behind a group that failed: its segment is cut back and sealed, or
+    #       removed if it holds nothing else (test_after_a_failed_group_the_segment_is_sealed).
     #   W3  a segment is sealed once, and gets nothing after that
     #       (test_a_segment_is_sealed_once).
 
@@ -95,9 +95,8 @@ class SegmentLog:
                 try:
                     written = self._disk.write(current.descriptor, pieces)
                     self._disk.sync(current.descriptor)
-                except OSError:
-                    self._cut(current)
-                    sealed = self._seal(current)
+                except BaseException:
+                    sealed = self._give_up(current)
                     raise
                 current.synced += written
                 if current.synced >= self._site.segment_bytes:
@@ -127,12 +126,26 @@ class SegmentLog:
         try:
             current.synced = self._disk.write(descriptor, [MAGIC])
             self._disk.sync_folder(path.parent)
-        except OSError:
+        except BaseException:
             self._disk.close(descriptor)
             self._disk.remove(path)
             raise
         self._open = current
         return current
+
+    def _give_up(self, current: _Open) -> Segment | None:
+        """Leave a segment whose last group failed; return it if it holds others."""
+        self._cut(current)
+        sealed = self._seal(current)
+        if current.synced > len(MAGIC):
+            return sealed
+        try:
+            # While the disk is full every group ends here: nothing may pile up.
+            self._disk.remove(current.path)
+        except OSError as error:
+            log.warning("land.not_removed: %s: %s", current.path, error)
+            return sealed
+        return None
 
     def _cut(self, current: _Open) -> None:
         """Take back what a failed group has left.

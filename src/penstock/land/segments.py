@@ -2,7 +2,8 @@
 
 A segment is a magic line and records; a record is the length of its payload (4 bytes), the digest
 of the request (16), a CRC-32 of both and the payload (4), then the payload; numbers little-endian.
-A writer that dies leaves at most one torn record, and nothing behind it.
+A writer that dies leaves at most one group torn, and nothing behind it. A disk may damage a record
+that lies in the middle; those behind it are found all the same, unless it hit the length.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a segment holds: whole records, and *torn* bytes behind them that are none."""
+    """What a segment holds: whole records, and the *remains* that are none."""
 
     records: tuple[Record, ...]
-    torn: int
+    remains: bytes = b""
 
 
 def digest_of(signal: Signal, payload: bytes) -> bytes:
@@ -63,27 +64,32 @@ def pieces_of(record: Record) -> tuple[bytes, bytes]:
 
 
 def read_segment(path: Path, end: int | None = None) -> Contents:
-    """Read the records of a segment, up to *end* or to the first that is not whole."""
+    """Read the whole records of a segment, up to *end*."""
     data = memoryview(path.read_bytes())[:end]
-    if not data or bytes(data[: len(MAGIC)]) != MAGIC:
-        return Contents((), len(data))
-    records = []
+    if bytes(data[: len(MAGIC)]) != MAGIC:
+        return Contents((), bytes(data))
+    records, remains = [], bytearray()
     position = len(MAGIC)
-    while (found := _record_at(data, position)) is not None:
-        record, position = found
-        records.append(record)
-    return Contents(tuple(records), len(data) - position)
+    while position < len(data):
+        record, stop = _record_at(data, position)
+        if record is None:
+            remains += data[position:stop]
+        else:
+            records.append(record)
+        position = stop
+    return Contents(tuple(records), bytes(remains))
 
 
-def _record_at(data: memoryview, position: int) -> tuple[Record, int] | None:
-    """Return the record at *position* and where it ends, if a whole one is there."""
+def _record_at(data: memoryview, position: int) -> tuple[Record | None, int]:
+    """Return the record at *position*, if it is whole, and where the next one would be."""
     start = position + _HEAD.size
     if start > len(data):
-        return None
+        return None, len(data)
     length, digest, check = _HEAD.unpack_from(data, position)
-    payload = data[start : start + length]
-    if len(payload) < length:
-        return None
+    stop = start + length
+    if stop > len(data):
+        return None, len(data)
+    payload = data[start:stop]
     if crc32(payload, crc32(_CHECKED.pack(length, digest))) != check:
-        return None
-    return Record(digest, bytes(payload)), start + length
+        return None, stop
+    return Record(digest, bytes(payload)), stop
