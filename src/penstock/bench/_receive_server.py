@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.land.converters import ConverterProcess
 from penstock.land.landing import Landing, LandingSettings
 from penstock.receive.receiver import Receiver
 from penstock.receive.settings import ReceiveSettings
@@ -53,9 +54,8 @@ def running(folder: Path, mode: str) -> Iterator[tuple[int, int]]:
 
 async def _serve(folder: Path, mode: str) -> None:
     kind = Landing if mode == "durable" else _Nowhere
-    receiver = Receiver(
-        kind(LandingSettings(folder=folder)), ReceiveSettings(grpc_port=0, http_port=0)
-    )
+    landing = kind(LandingSettings(folder=folder), converter=ConverterProcess())
+    receiver = Receiver(landing, ReceiveSettings(grpc_port=0, http_port=0))
     await receiver.start()
     print(receiver.grpc_port, receiver.http_port, flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)

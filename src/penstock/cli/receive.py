@@ -38,6 +38,7 @@ under way are answered, and what is on the disk lands. Nothing that was answered
 what could not land in time lands at the next start.
 Exit codes: 0 stopped, 1 an error (the message says which), 2 wrong usage.
 """
+_LOCK_PATIENCE = 3.0  # seconds that a killed receiver's last conversion may take
 _BYTES = (
     ("request-bytes", 8 << 20, "bytes of one request, after decompression"),
     ("in-flight-bytes", 64 << 20, "bytes of all requests that wait for the disk"),
@@ -121,6 +122,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _receiver(options: argparse.Namespace) -> Receiver:
     try:
+        from penstock.land.converters import ConverterProcess
         from penstock.land.landing import Landing, LandingSettings
         from penstock.receive.receiver import Receiver
     except ModuleNotFoundError as error:
@@ -133,7 +135,9 @@ def _receiver(options: argparse.Namespace) -> Receiver:
             segment_bytes=options.segment_bytes,
             segment_age=options.segment_age,
             disk_bytes=options.disk_bytes,
-        )
+            lock_patience=_LOCK_PATIENCE,
+        ),
+        converter=ConverterProcess(),
     )
     return Receiver(landing, _settings(options), lambda intake: _figures(intake, landing))
 

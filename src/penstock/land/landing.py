@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.clock import SYSTEM_CLOCK, Clock, wall_time
 from penstock.errors import LandingError
-from penstock.land.conversion import convert
+from penstock.land.converters import ConverterThread
 from penstock.land.digests import SUFFIX as DIGESTS_SUFFIX
 from penstock.land.digests import kept_digests, prune_digests
 from penstock.land.durable import DISK, Disk
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.land.conversion import Converted
+    from penstock.land.converters import Converter
     from penstock.land.segments import Record
 
 __all__ = ["Landing", "LandingSettings", "LandingStats"]
@@ -37,8 +38,10 @@ __all__ = ["Landing", "LandingSettings", "LandingStats"]
 log = logging.getLogger("penstock.land")
 
 _LOCK = "lock"
-_LOOK_EVERY = 1.0  # seconds between looks at the room that is left, when there is little
-_RETRY = (0.5, 30.0)  # seconds: first, longest
+_LOCK_EVERY = 0.05  # seconds
+_LOOK_EVERY = 1.0  # seconds between looks at the disk, when it has no room or cannot be written
+_RETRY = (0.5, 5.0)  # seconds: first, longest
+_PROBE = "probe", 256 << 10  # a file that tells whether the disk can be written again; its bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ class LandingSettings:
     segment_age: float = 2.0
     disk_bytes: int = 8 << 30  # of segments and of files that wait for the aggregation
     remember: float = 600.0  # for how long a repeated request is recognised
+    lock_patience: float = 0.0  # for how long to wait for a folder that is in use
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ class LandingStats:
     segments_waiting: int = 0
     used_bytes: int = 0
     trouble: str | None = None
-    """Why the last write or conversion failed, until one succeeds."""
+    """Why the last write failed, or the last conversion, until one of its kind succeeds."""
 
 
 class Landing:
@@ -81,7 +85,7 @@ class Landing:
     converts it; `close` converts what there is, as far as its time allows.
     """
 
-    # Guarded by _changed: _sealed, _is_closing, stats. Disk is written with it released.
+    # Guarded by _changed: _sealed, _is_closing, stats, troubles. Disk is written with it released.
     #   Z1  a segment is in exactly one place: open in its log, in _sealed, or in the converter's
     #       hand; all are on the disk (test_every_segment_is_converted_once).
     #   Z2  a segment that cannot be converted now is tried again, and others go on
@@ -94,6 +98,7 @@ class Landing:
         clock: Clock = SYSTEM_CLOCK,
         disk: Disk = DISK,
         now: Callable[[], float] = wall_time,
+        converter: Converter | None = None,
     ) -> None:
         self.settings = settings
         self.folder = LandingFolder(settings.folder)
@@ -101,6 +106,7 @@ class Landing:
         self._clock = clock
         self._disk = disk
         self._now = now
+        self._converter = converter or ConverterThread(disk)
         self._changed = threading.Condition()
         self._sealed: deque[Segment] = deque()
         self._in_hand = 0
@@ -109,7 +115,10 @@ class Landing:
         self._stats = LandingStats()
         self._uncounted = 0  # bytes committed since the last look at the disk
         self._lock: int | None = None
-        self._old_digests: dict[Path, frozenset[bytes]] = {}  # by their segment
+        self._write_trouble: str | None = None
+        self._conversion_trouble: str | None = None
+        self._look_at = 0.0  # not earlier than this, the converter's thread looks at the disk
+        self._foreign: dict[Path, frozenset[bytes]] = {}  # what an old segment leaves to others
         self._thread: threading.Thread | None = None
         site = Site(self.segments, settings.segment_bytes, self._names().__next__, clock, disk)
         self._logs = {signal: SegmentLog(signal, site, self._take) for signal in Signal}
@@ -124,9 +133,18 @@ class Landing:
 
     def open(self) -> Sequence[tuple[float, bytes]]:
         """Take the folder; return the digests that are known from before, with their times."""
-        self._prepare()
-        found = self._recover()
+        try:
+            self._prepare()
+            found = self._recover()
+        except OSError as error:
+            self._unlock()
+            raise LandingError(
+                f"the folder {error.filename or self.segments} cannot be used: {error.strerror}; "
+                "name one that this user may read and write"
+            ) from error
         self._look()
+        assert self._lock is not None
+        self._converter.start(self._lock)
         self._thread = threading.Thread(target=self._run, name="penstock.landing", daemon=True)
         self._thread.start()
         return found
@@ -142,56 +160,66 @@ class Landing:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._converter.close()
+        self._unlock()
         with self._changed:
             return not self._sealed
 
     def _prepare(self) -> None:
-        try:
-            self.folder.prepare()
-            for signal in Signal:
-                (self.segments / signal).mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.segments / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
-        except OSError as error:
-            raise LandingError(
-                f"the folder {self.segments} cannot be used: {error.strerror}; name one that "
-                "this user may write to"
-            ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        self.folder.prepare()
+        for signal in Signal:
+            (self.segments / signal).mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.segments / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        self._lock_patiently(self._lock)
+        # Folders that are new must last like the files in them.
+        for path in dict.fromkeys((self.segments, self.segments.parent, self.folder.root)):
+            self._disk.sync_folder(path)
+
+    def _lock_patiently(self, lock: int) -> None:
+        """Lock the folder; one whose receiver was killed is let go when its converter has ended."""
+        deadline = self._clock.now() + self.settings.lock_patience
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if self._clock.now() >= deadline:
+                    self._unlock()
+                    raise LandingError(
+                        f"another receiver uses {self.segments}; stop it, or name another folder"
+                    ) from error
+                with self._changed:
+                    self._clock.wait(self._changed, _LOCK_EVERY)
+            else:
+                return
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-            raise LandingError(
-                f"another receiver uses {self.segments}; stop it, or name another folder"
-            ) from error
 
     def _recover(self) -> list[tuple[float, bytes]]:
-        """Find the segments and digests that an earlier process has left."""
-        prune_digests_before = self._now() - self.settings.remember
-        found: list[tuple[float, bytes]] = []
+        """Find the segments and digests that an earlier process has left.
+
+        A request may be in two segments: written, but not known to be, and sent again. It is
+        the segment's that has landed, or else the first one's, whatever is killed when.
+        """
+        owners: dict[bytes, Path] = {}
         for signal in Signal:
             folder = self.segments / signal
-            prune_digests(folder, prune_digests_before, self._disk)
-            for path in folder.glob(f"*{DIGESTS_SUFFIX}"):
+            prune_digests(folder, self._now() - self.settings.remember, self._disk)
+            for path in sorted(folder.glob(f"*{DIGESTS_SUFFIX}")):
                 owner = path.with_name(path.name.removesuffix(DIGESTS_SUFFIX) + SUFFIX)
-                self._remember(owner, kept_digests(path), found)
+                for digest in kept_digests(path):
+                    owners.setdefault(digest, owner)
             for path in sorted(folder.glob(f"*{SUFFIX}")):
-                digests = [record.digest for record in read_segment(path).records]
-                self._remember(path, digests, found)
+                digests = {record.digest for record in read_segment(path).records}
+                self._foreign[path] = frozenset(
+                    digest for digest in digests if owners.setdefault(digest, path) != path
+                )
                 self._sealed.append(Segment(signal, path))
         if self._sealed:
             log.info("land.recovered: %d segments of an earlier process", len(self._sealed))
-        return sorted(found)
-
-    def _remember(
-        self, owner: Path, digests: Sequence[bytes], found: list[tuple[float, bytes]]
-    ) -> None:
-        at = _time_of(owner)
-        self._old_digests[owner] = self._old_digests.get(owner, frozenset()) | frozenset(digests)
-        found.extend((at, digest) for digest in digests)
+        return sorted((_time_of(owner), digest) for digest, owner in owners.items())
 
     # -- the way in -----------------------------------------------------------------------
 
@@ -203,7 +231,8 @@ class Landing:
         except OSError as error:
             with self._changed:
                 self._stats.commit_errors += 1
-                self._trouble(f"requests cannot be written: {_reason(error)}")
+                self._write_trouble = f"requests cannot be written: {_reason(error)}"
+                self._changed.notify_all()
             raise
         size = sum(len(record.payload) for record in records)
         with self._changed:
@@ -212,7 +241,7 @@ class Landing:
             stats.requests[signal] += len(records)
             stats.committed_bytes[signal] += size
             stats.commit_seconds += self._clock.now() - started
-            stats.trouble = None
+            self._write_trouble = None
             self._uncounted += size
             self._changed.notify_all()
 
@@ -225,6 +254,7 @@ class Landing:
         with self._changed:
             stats = self._stats
             stats.segments_waiting = len(self._sealed) + self._in_hand
+            stats.trouble = self._write_trouble or self._conversion_trouble
             return copy.deepcopy(stats)
 
     def _take(self, segment: Segment) -> None:
@@ -253,56 +283,57 @@ class Landing:
         """Return the next segment to convert, not before *delay*; None at the end."""
         not_before = self._clock.now() + delay
         while True:
-            self._seal_what_is_due()
+            is_closing = self._is_closing
+            # All that is open is sealed before the end is seen, not the other way round.
+            self._seal(0.0 if is_closing else self.settings.segment_age)
             with self._changed:
                 now = self._clock.now()
-                if self._is_closing and (not self._sealed or now >= self._give_up_at):
-                    return None
-                if self._sealed and (now >= not_before):
+                if is_closing:
+                    if not self._sealed or now >= self._give_up_at:
+                        return None
+                    not_before = min(not_before, now + _RETRY[0])  # there may be no other chance
+                if self._sealed and now >= not_before:
                     self._in_hand = 1
                     return self._sealed.popleft()
-                self._clock.wait(self._changed, self._pause(now, not_before))
-            if not self.has_room():
-                self._look()
+                if is_closing == self._is_closing:
+                    self._clock.wait(self._changed, self._pause(now, not_before))
+            self._look_around()
 
-    def _seal_what_is_due(self) -> None:
-        age = 0.0 if self._is_closing else self.settings.segment_age
-        for signal in Signal:
-            self._logs[signal].seal(age)
+    def _seal(self, age: float) -> None:
+        for each in self._logs.values():
+            each.seal(age)
 
     def _pause(self, now: float, not_before: float) -> float | None:
-        waits = [
-            due for each in self._logs.values() if (due := each.due(self.settings.segment_age))
-        ]
+        ages = (each.due(self.settings.segment_age) for each in self._logs.values())
+        waits = [age for age in ages if age is not None]
         if self._sealed:
             waits.append(not_before - now)
         if self._is_closing:
             waits.append(self._give_up_at - now)
-        if not self.has_room():
-            waits.append(_LOOK_EVERY)
+        if self._is_in_need():
+            waits.append(self._look_at - now)
         return max(0.0, min(waits)) if waits else None
 
     def _is_converted(self, segment: Segment) -> bool:
-        known = frozenset[bytes]()
-        if segment.end is None:  # of an earlier process, whose last words may be in two segments
-            others = (d for owner, d in self._old_digests.items() if owner != segment.path)
-            known = known.union(*others)
+        foreign = self._foreign.get(segment.path, frozenset())
         try:
-            converted = convert(segment, self.folder, self._disk, known)
-            prune_digests(segment.path.parent, self._now() - self.settings.remember, self._disk)
+            converted = self._converter.convert(segment, self.folder, foreign)
         except Exception as error:  # noqa: BLE001 - the segment is kept, whatever it is
             self._note_failure(segment, error)
             return False
+        self._foreign.pop(segment.path, None)
         self._note(converted)
+        with suppress(OSError):  # they are in nobody's way
+            prune_digests(segment.path.parent, self._now() - self.settings.remember, self._disk)
         self._look()
         return True
 
     def _note_failure(self, segment: Segment, error: Exception) -> None:
         text = f"segment {segment.name} cannot be converted: {_reason(error)}"
-        is_new = self._stats.trouble != text
         with self._changed:
+            is_new = self._conversion_trouble != text
             self._stats.conversion_errors += 1
-            self._trouble(text)
+            self._conversion_trouble = text
         if is_new:
             is_disk = isinstance(error, OSError)
             log.warning(
@@ -316,7 +347,7 @@ class Landing:
         with self._changed:
             self._in_hand = 0
             stats = self._stats
-            stats.trouble = None
+            self._conversion_trouble = None
             stats.files[signal] += converted.file is not None
             stats.records[signal] += converted.records
             stats.repeated[signal] += converted.repeated
@@ -324,19 +355,43 @@ class Landing:
             for reason, count in converted.rejected.items():
                 stats.rejected[signal, reason] += count
 
-    def _trouble(self, text: str) -> None:
-        self._stats.trouble = text
+    # -- the state of the disk ----------------------------------------------------------------
+
+    def _is_in_need(self) -> bool:
+        return self._write_trouble is not None or not self.has_room()
+
+    def _look_around(self) -> None:
+        """See, once in a while, whether what keeps requests out is over."""
+        now = self._clock.now()
+        if now < self._look_at or not self._is_in_need():
+            return
+        self._look_at = now + _LOOK_EVERY
+        self._look()
+        if self._write_trouble is not None:
+            self._probe()
 
     def _look(self) -> None:
-        """Measure what lies on the disk."""
-        waiting = sum(file.size for file in self.folder.pending())
-        for signal in Signal:
-            for path in (self.segments / signal).iterdir():
-                with suppress(FileNotFoundError):
-                    waiting += path.stat().st_size
+        """Measure what lies on the disk; what cannot be measured now is as it was."""
         with self._changed:
-            self._stats.used_bytes = waiting
-            self._uncounted = 0
+            counted = self._uncounted
+        with suppress(OSError):
+            waiting = sum(file.size for file in self.folder.pending())
+            for signal in Signal:
+                for path in (self.segments / signal).iterdir():
+                    with suppress(FileNotFoundError):
+                        waiting += path.stat().st_size
+            with self._changed:
+                self._stats.used_bytes = waiting
+                self._uncounted -= counted
+
+    def _probe(self) -> None:
+        """Try to write: whoever waits until this is ready would never try it with requests."""
+        name, size = _PROBE
+        with suppress(OSError):
+            self._disk.place(self.segments / name, [bytes(size)])
+            self._disk.remove(self.segments / name)
+            with self._changed:
+                self._write_trouble = None
 
 
 def _time_of(segment: Path) -> float:
