@@ -16,7 +16,7 @@ export COVERAGE_FILE := $(abspath $(VENV))/.coverage
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test test-fast soak check format bench clean
+.PHONY: help install run test test-fast soak check format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ check: $(INSTALLED) ## lint, formatting, types and import rules; runs no tests
 format: $(INSTALLED) ## format the code and apply the safe fixes
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
+
+run: $(INSTALLED) ## see the whole pipeline at work, with made-up traffic; ARGS goes to penstock demo
+	$(BIN)/penstock demo $(ARGS)
 
 bench: $(INSTALLED) ## run the benchmarks and record the results
 	$(BIN)/python benchmarks/record.py

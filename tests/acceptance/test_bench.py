@@ -13,7 +13,7 @@ import pytest
 from penstock.bench.registry import BENCHES
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("queue", "rebalance", "batcher", "idle")
+NAMES = ("queue", "rebalance", "batcher", "idle", "receive")
 
 FIGURES = {
     "queue": {
@@ -62,6 +62,14 @@ FIGURES = {
         "memory_of_452_partitions_of_20000_slots_mb",
         "drain_threads_of_all_queues",
     },
+    "receive": {
+        "grpc_durable_spans_per_second_2_clients",
+        "grpc_noop_spans_per_second_2_clients",
+        "http_durable_spans_per_second_2_clients",
+        "http_noop_spans_per_second_2_clients",
+        "decode_native_spans_per_second",
+        "decode_plain_spans_per_second",
+    },
 }
 RATIOS = {
     "queue": {
@@ -85,6 +93,11 @@ RATIOS = {
         "vs_async_batcher_plain_function",
     },
     "idle": set[str](),
+    "receive": {
+        "grpc_durable_vs_noop_2_clients",
+        "http_durable_vs_noop_2_clients",
+        "decode_native_vs_plain",
+    },
 }
 GOALS = {
     "queue": {
@@ -112,6 +125,11 @@ GOALS = {
         "idle_cpu_percent_of_a_core": "< 0.5",
         "produce_to_consume_median_ms": "< 2",
         "memory_of_452_partitions_of_20000_slots_mb": "< 1",
+    },
+    "receive": {
+        "durable beside no disk, grpc, 2 clients": ">= 0.5",
+        "durable beside no disk, http, 2 clients": ">= 0.5",
+        "decoding beside a loop in Python": ">= 3",
     },
 }
 
