@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.receive.intake import Intake
     from penstock.receive.settings import ReceiveSettings
 
-__all__ = ["RESPONSES", "GrpcServer", "response_of"]
+__all__ = ["RESPONSES", "RETRYABLE", "GrpcServer", "response_of", "status_of"]
 
 _SERVICES = {
     Signal.SPANS: "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -46,7 +45,9 @@ _CODES = {
     Verdict.EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Verdict.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
 }
-_RETRYABLE = (Verdict.EXHAUSTED, Verdict.UNAVAILABLE)
+RETRYABLE = (Verdict.EXHAUSTED, Verdict.UNAVAILABLE)
+# On one connection; a client's further calls wait there. A limit of all calls together would be
+# gRPC's own, and its refusal has no RetryInfo: clients would take it for final.
 _CONCURRENT_CALLS = 1024
 # grpc.health.v1.HealthCheckResponse, whose only field is an enumeration.
 _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
@@ -60,6 +61,19 @@ def response_of(signal: Signal, outcome: Outcome) -> Any:  # noqa: ANN401 - the 
         setattr(response.partial_success, counter, outcome.rejected)
         response.partial_success.error_message = outcome.message
     return response
+
+
+def status_of(code: int, outcome: Outcome, retry_after: float) -> Status:
+    """Return an error as a message, with what the client can do about it."""
+    status = Status(code=code, message=outcome.message)
+    if outcome.verdict in RETRYABLE:
+        delay = Duration()
+        delay.FromNanoseconds(int(retry_after * 1e9))
+        status.details.add().Pack(RetryInfo(retry_delay=delay))
+    elif outcome.verdict is Verdict.MALFORMED:
+        violation = BadRequest.FieldViolation(description=outcome.message)
+        status.details.add().Pack(BadRequest(field_violations=[violation]))
+    return status
 
 
 class GrpcServer:
@@ -76,8 +90,8 @@ class GrpcServer:
     async def start(self) -> int:
         """Listen; return the port."""
         server = grpc.aio.server(
-            maximum_concurrent_rpcs=_CONCURRENT_CALLS,
             options=[
+                ("grpc.max_concurrent_streams", _CONCURRENT_CALLS),
                 ("grpc.max_receive_message_length", self._settings.request_bytes),
                 ("grpc.so_reuseport", 0),  # a second receiver must not share the port
             ],
@@ -143,14 +157,8 @@ class GrpcServer:
 
     async def _abort(self, context: grpc.aio.ServicerContext, outcome: Outcome) -> None:
         code = _CODES[outcome.verdict]
-        trailing: tuple[tuple[str, bytes], ...] = ()
-        if outcome.verdict in _RETRYABLE:
-            delay = Duration()
-            delay.FromNanoseconds(int(self._settings.retry_after * 1e9))
-            detail = AnyMessage()
-            detail.Pack(RetryInfo(retry_delay=delay))
-            status = Status(code=code.value[0], message=outcome.message, details=[detail])
-            trailing = (("grpc-status-details-bin", status.SerializeToString()),)
+        status = status_of(code.value[0], outcome, self._settings.retry_after)
+        trailing = (("grpc-status-details-bin", status.SerializeToString()),)
         await context.abort(code, outcome.message, trailing)
 
     async def _check(self, _request: bytes, _context: grpc.aio.ServicerContext) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
@@ -14,7 +15,8 @@ from google.rpc.status_pb2 import Status
 
 from penstock.errors import ReceiverError
 from penstock.receive.access import check_token, ssl_context
-from penstock.receive.grpc_server import response_of
+from penstock.receive.grpc_server import RETRYABLE, response_of, status_of
+from penstock.receive.intake import aside
 from penstock.receive.outcome import Outcome, Verdict
 from penstock.telemetry.otlp_json import from_json
 from penstock.telemetry.requests import MalformedError
@@ -39,8 +41,9 @@ _STATUSES = {
     Verdict.EXHAUSTED: (429, 8),
     Verdict.UNAVAILABLE: (503, 14),
 }
-_RETRYABLE = (Verdict.EXHAUSTED, Verdict.UNAVAILABLE)
+_ELSEWHERE = {404: 5, 405: 12}  # paths and methods that are none
 _GZIP = 16 + zlib.MAX_WBITS
+_STEP = 4 << 10  # bytes that are unpacked at once
 _STOP = 5.0  # seconds for connections that linger
 
 
@@ -63,7 +66,7 @@ class HttpServer:
 
     async def start(self) -> int:
         """Listen; return the port."""
-        app = web.Application()
+        app = web.Application(middlewares=[_explain])
         for signal, path in _PATHS.items():
             app.router.add_post(path, self._export(signal))
         app.router.add_get("/healthz", self._live)
@@ -105,10 +108,10 @@ class HttpServer:
                 payload = await self._payload(signal, request)
                 if isinstance(payload, bytes):
                     outcome = await self._intake.accept(signal, payload)
-                    return self._answer(signal, request.content_type, outcome)
+                    return self._answer(signal, request, outcome)
                 outcome = payload
             self._intake.refuse(signal, outcome)
-            return self._answer(signal, request.content_type, outcome)
+            return self._answer(signal, request, outcome)
 
         return export
 
@@ -124,11 +127,11 @@ class HttpServer:
             return Outcome(Verdict.UNSUPPORTED, f"content encoding {encoding!r}: send gzip or none")
         body = await self._body(request)
         if isinstance(body, bytes) and encoding == "gzip":
-            body = self._unpacked(body)
+            body = await aside(len(body), self._unpacked, body)
         if isinstance(body, Outcome) or request.content_type == _PROTOBUF:
             return body
         try:
-            return from_json(signal, body)
+            return await aside(len(body), from_json, signal, body)
         except MalformedError as error:
             return Outcome(Verdict.MALFORMED, str(error))
 
@@ -137,46 +140,57 @@ class HttpServer:
         if (request.content_length or 0) > most:
             return self._too_large()
         chunks, size = [], 0
-        async for chunk in request.content.iter_any():
-            size += len(chunk)
-            if size > most:
-                return self._too_large()
-            chunks.append(chunk)
+        patience = self._settings.answer_timeout
+        try:
+            async with asyncio.timeout(patience):
+                async for chunk in request.content.iter_any():
+                    size += len(chunk)
+                    if size > most:
+                        return self._too_large()
+                    chunks.append(chunk)
+        except TimeoutError:
+            message = f"the request did not come within {patience:g} s; send this again"
+            return Outcome(Verdict.UNAVAILABLE, message)
         return b"".join(chunks)
 
     def _unpacked(self, body: bytes) -> bytes | Outcome:
         """Return what gzip has packed, in one member or several."""
         most = self._settings.request_bytes
-        pieces, size = [], 0
-        while body:
-            unpacker = zlib.decompressobj(_GZIP)
+        unpacker = zlib.decompressobj(_GZIP)
+        pieces, size, position = [], 0, 0
+        # In small steps: what is behind a member's end is copied each time.
+        while position < len(body):
+            if unpacker.eof:
+                unpacker = zlib.decompressobj(_GZIP)
+            step = body[position : position + _STEP]
             try:
-                piece = unpacker.decompress(body, most - size + 1)
+                piece = unpacker.decompress(step, most - size + 1)
             except zlib.error as error:
                 return Outcome(Verdict.MALFORMED, f"the body is not gzip: {error}")
             size += len(piece)
             if size > most:
                 return self._too_large()
-            if not unpacker.eof:
-                return Outcome(Verdict.MALFORMED, "the body is not gzip: it ends too early")
             pieces.append(piece)
-            body = unpacker.unused_data
+            position += len(step) - len(unpacker.unused_data)
+        if body and not unpacker.eof:
+            return Outcome(Verdict.MALFORMED, "the body is not gzip: it ends too early")
         return b"".join(pieces)
 
     def _too_large(self) -> Outcome:
         most = self._settings.request_bytes
         return Outcome(Verdict.TOO_LARGE, f"a request may have {most:,} bytes; send smaller ones")
 
-    def _answer(self, signal: Signal, content_type: str, outcome: Outcome) -> web.Response:
+    def _answer(self, signal: Signal, request: web.Request, outcome: Outcome) -> web.Response:
+        content_type, pause = request.content_type, self._settings.retry_after
         if outcome.verdict is Verdict.ACCEPTED:
             return _message(200, response_of(signal, outcome), content_type)
         status, code = _STATUSES[outcome.verdict]
-        response = _message(status, Status(code=code, message=outcome.message), content_type)
-        if outcome.verdict in _RETRYABLE:
-            response.headers["Retry-After"] = str(math.ceil(self._settings.retry_after))
+        response = _message(status, status_of(code, outcome, pause), content_type)
+        if outcome.verdict in RETRYABLE:
+            response.headers["Retry-After"] = str(math.ceil(pause))
         if outcome.verdict is Verdict.UNAUTHENTICATED:
             response.headers["WWW-Authenticate"] = "Bearer"
-        if outcome.verdict is Verdict.TOO_LARGE:
+        if not request.content.is_eof():
             response.force_close()  # what is still to come is not read
         return response
 
@@ -197,6 +211,25 @@ class HttpServer:
 def _reason(error: OSError) -> str:
     # asyncio's own text names the address once more.
     return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+@web.middleware
+async def _explain(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Say in a Status, as every error, that a path or method is none."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status not in _ELSEWHERE:
+            raise
+        text = f"{request.method} {request.path}: {error.reason}; OTLP is POST to "
+        text += ", ".join(_PATHS.values())
+        status = Status(code=_ELSEWHERE[error.status], message=text)
+        response = _message(error.status, status, request.content_type)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
 
 
 def _message(status: int, message: object, content_type: str) -> web.Response:

@@ -26,10 +26,14 @@ from penstock.telemetry.schema import Signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Protocol
+    from typing import ParamSpec, Protocol, TypeVar
 
     from penstock.batcher import BatchFault, Completion
     from penstock.receive.settings import ReceiveSettings
+    from penstock.telemetry.requests import Counts
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
 
     class Lands(Protocol):
         """Where groups of requests land; `penstock.land.landing.Landing` is one."""
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
             ...
 
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "aside"]
 
 log = logging.getLogger("penstock.receive")
 
@@ -56,6 +60,15 @@ _REASONS = {
     "bounds": "bucket bounds are not finite and ascending",
 }
 _EXHAUSTED = Verdict.EXHAUSTED
+_STOPPING = Outcome(Verdict.UNAVAILABLE, "the receiver is stopping; send this again")
+_SMALL = 64 << 10  # bytes that are looked through in about a millisecond
+
+
+async def aside(size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what takes long if there is much to look through, so that it holds up nobody else."""
+    if size <= _SMALL:
+        return function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 class Intake:
@@ -139,9 +152,9 @@ class Intake:
 
     async def _accept(self, signal: Signal, payload: bytes) -> Outcome:
         if self._is_draining:
-            return Outcome(Verdict.UNAVAILABLE, "the receiver is stopping; send this again")
+            return _STOPPING
         try:
-            counts = validate(signal, payload)
+            counts = await aside(len(payload), validate, signal, payload)
         except MalformedError as error:
             return Outcome(Verdict.MALFORMED, str(error))
         rejected = sum(counts.rejected.values())
@@ -151,22 +164,23 @@ class Intake:
             if self._recent.has(digest, wall_time()):
                 self.repeated[signal] += 1
                 return accepted
-            refusal = await self._land(signal, Record(digest, payload))
+            refusal = await self._land(signal, Record(digest, payload), counts)
             if refusal is not None:
                 return refusal
-            self.records[signal] += counts.records - rejected
-        for reason, count in counts.rejected.items():
-            self.rejected[signal, reason] += count
+        else:
+            self._count_rejected(signal, counts)
         return accepted
 
-    async def _land(self, signal: Signal, record: Record) -> Outcome | None:
+    async def _land(self, signal: Signal, record: Record, counts: Counts) -> Outcome | None:
         """Return None when the request is on the disk, otherwise why it is not."""
         done = self._under_way.get(record.digest)
         if done is None:
+            if self._is_draining:
+                return _STOPPING
             full = self._is_full(len(record.payload))
             if full is not None:
                 return Outcome(_EXHAUSTED, full)
-            done = self._begin(signal, record)
+            done = self._begin(signal, record, counts)
             if done is None:
                 return Outcome(_EXHAUSTED, "too many requests wait for the disk; send this later")
         else:
@@ -189,21 +203,30 @@ class Intake:
             return "the landing folder has reached its disk cap; send this later"
         return None
 
-    def _begin(self, signal: Signal, record: Record) -> asyncio.Future[None] | None:
+    def _begin(self, signal: Signal, record: Record, counts: Counts) -> asyncio.Future[None] | None:
         """Send a request on its way; None if the queue is full."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._queue.produce(KINDS[signal](record, done)):
             return None
         self._under_way[record.digest] = done
         self._bytes += len(record.payload)
-        done.add_done_callback(partial(self._ended, record))
+        done.add_done_callback(partial(self._ended, signal, record, counts))
         return done
 
-    def _ended(self, record: Record, done: asyncio.Future[None]) -> None:
+    def _ended(
+        self, signal: Signal, record: Record, counts: Counts, done: asyncio.Future[None]
+    ) -> None:
         del self._under_way[record.digest]
         self._bytes -= len(record.payload)
         if not done.cancelled() and done.exception() is None:
             self._recent.add(record.digest, wall_time())
+            # Here they count once, however many clients wait for the answer, or none any more.
+            self.records[signal] += counts.records - sum(counts.rejected.values())
+            self._count_rejected(signal, counts)
+
+    def _count_rejected(self, signal: Signal, counts: Counts) -> None:
+        for reason, count in counts.rejected.items():
+            self.rejected[signal, reason] += count
 
     # -- on the batchers' threads -----------------------------------------------------------
 

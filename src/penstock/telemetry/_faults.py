@@ -55,11 +55,17 @@ def point_fault(kind: str, point: Message) -> str | None:
 
 def explicit_buckets(point: Message) -> tuple[list[float], list[int]]:
     """Return upper bounds and counts of an exponential histogram's buckets."""
-    buckets = [(point.zero_threshold, point.zero_count)]
-    for position, count in enumerate(point.positive.bucket_counts):
-        buckets.append((_power(point.positive.offset + position + 1, point.scale), count))
-    for position, count in enumerate(point.negative.bucket_counts):
-        buckets.insert(0, (-_power(point.negative.offset + position, point.scale), count))
+    below, above = point.negative, point.positive
+    buckets = [
+        (-_power(below.offset + position, point.scale), count)
+        for position, count in enumerate(below.bucket_counts)
+    ]
+    buckets.reverse()  # the largest of the negative values first
+    buckets.append((point.zero_threshold, point.zero_count))
+    buckets.extend(
+        (_power(above.offset + position + 1, point.scale), count)
+        for position, count in enumerate(above.bucket_counts)
+    )
     return [bound for bound, _ in buckets], [*(count for _, count in buckets), 0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from contextlib import suppress
 from typing import Any
@@ -22,8 +23,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     SummaryDataPoint,
 )
 
+from penstock.clock import SYSTEM_CLOCK
 from penstock.errors import PenstockError
 from penstock.telemetry import otlp, plain
+from penstock.telemetry._faults import explicit_buckets
 from penstock.telemetry.otlp import Counts, MalformedError, validate
 from penstock.telemetry.requests import REQUESTS
 from penstock.telemetry.schema import Signal
@@ -129,3 +132,96 @@ def test_damaged_requests_are_malformed_or_decoded(signal: Signal, data: st.Data
             rows_of(expected.table),
             expected.reasons,
         )
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"trace_id": b"short"}, "trace_id"),
+        ({"span_id": b""}, "span_id"),
+        ({"parent_span_id": b"1234567"}, "parent_span_id"),
+        ({"start_time_unix_nano": 2**63}, "time"),
+        ({"end_time_unix_nano": 2**64 - 1}, "time"),
+    ],
+)
+def test_a_span_that_cannot_be_kept_is_counted_by_its_fault(
+    fields: dict[str, Any], reason: str
+) -> None:
+    """The client is told how many, and why, before anything is decoded."""
+    assert validate(Signal.SPANS, span_request(**fields)) == Counts(1, 1, {reason: 1})
+
+
+@pytest.mark.parametrize(
+    ("metric", "reason"),
+    [
+        (Metric(gauge=Gauge(data_points=[NumberDataPoint(time_unix_nano=2**63)])), "time"),
+        (Metric(sum=Sum(data_points=[NumberDataPoint(start_time_unix_nano=2**63)])), "time"),
+        (Metric(summary=Summary(data_points=[SummaryDataPoint(count=2**63)])), "count"),
+        (
+            Metric(histogram=Histogram(data_points=[HistogramDataPoint(bucket_counts=[2**63])])),
+            "count",
+        ),
+        (
+            Metric(
+                exponential_histogram=ExponentialHistogram(
+                    data_points=[ExponentialHistogramDataPoint(zero_count=2**63)]
+                )
+            ),
+            "count",
+        ),
+        (
+            Metric(
+                exponential_histogram=ExponentialHistogram(
+                    data_points=[ExponentialHistogramDataPoint(zero_threshold=math.inf)]
+                )
+            ),
+            "bounds",
+        ),
+    ],
+)
+def test_a_point_that_cannot_be_kept_is_counted_by_its_fault(metric: Metric, reason: str) -> None:
+    """Whatever kind of point it is."""
+    request = REQUESTS[Signal.POINTS]()
+    request.resource_metrics.add().scope_metrics.add(metrics=[metric])
+    assert validate(Signal.POINTS, request.SerializeToString()) == Counts(1, 1, {reason: 1})
+
+
+@pytest.mark.parametrize("field", ["time_unix_nano", "observed_time_unix_nano"])
+def test_a_log_record_that_cannot_be_kept_is_counted_by_its_fault(field: str) -> None:
+    """Only a time can make it useless."""
+    request = REQUESTS[Signal.LOGS]()
+    request.resource_logs.add().scope_logs.add(log_records=[{field: 2**63}, {field: 1}])
+    assert validate(Signal.LOGS, request.SerializeToString()) == Counts(1, 2, {"time": 1})
+
+
+@pytest.mark.parametrize("signal", Signal)
+@settings(parent=PATIENT, max_examples=15 * EXAMPLES)
+@given(data=st.data())
+def test_what_is_said_to_be_rejected_is_what_decoding_leaves_out(
+    signal: Signal, data: st.DataObject
+) -> None:
+    """The answer to a client agrees with what lands."""
+    payload = data.draw(requests(signal)).SerializeToString()
+    counts = validate(signal, payload)
+    decoded = plain.decode(signal, [payload])
+    assert counts.rejected == decoded.reasons
+
+
+def test_the_buckets_of_an_exponential_histogram_ascend() -> None:
+    """From the most negative value over zero to the largest, each with its count."""
+    point = ExponentialHistogramDataPoint(scale=0, zero_count=5, zero_threshold=0.5)
+    point.negative.bucket_counts.extend([1, 2])
+    point.positive.bucket_counts.extend([3, 4])
+    assert explicit_buckets(point) == ([-2.0, -1.0, 0.5, 2.0, 4.0], [2, 1, 5, 3, 4, 0])
+
+
+def test_a_request_with_very_many_buckets_is_checked_in_linear_time() -> None:
+    """A few hundred kilobytes must not keep a receiver busy for half a minute."""
+    request = REQUESTS[Signal.POINTS]()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add()
+    point = metric.exponential_histogram.data_points.add(scale=20)
+    point.negative.bucket_counts.extend([0] * 300_000)
+    payload = request.SerializeToString()
+    began = SYSTEM_CLOCK.now()
+    validate(Signal.POINTS, payload)
+    assert SYSTEM_CLOCK.now() - began < 10.0
