@@ -4,16 +4,46 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["at_least", "from_zero", "pairs", "positive"]
+__all__ = ["Repeated", "at_least", "from_zero", "masked", "pairs", "positive"]
 
 T = TypeVar("T")
+
+_PASSWORDS = (
+    (re.compile(r"(://[^/:@]*):.*@"), r"\1:***@"),
+    (re.compile(r"([?&]password=)[^&]*"), r"\1***"),
+)
+
+
+def masked(url: str) -> str:
+    """Return *url* without the password that may be in it."""
+    for pattern, replacement in _PASSWORDS:
+        url = pattern.sub(replacement, url)
+    return url
+
+
+class Repeated(argparse.Action):
+    """An option that may be given several times; given once, it stands over the default."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401 - as the base class has it
+        option_string: str | None = None,
+    ) -> None:
+        """Add the value to those that were given."""
+        del parser, option_string
+        before = getattr(namespace, self.dest, self.default)
+        given = [] if before is self.default else before
+        setattr(namespace, self.dest, [*given, values])
 
 
 def positive(text: str) -> float:

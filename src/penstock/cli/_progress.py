@@ -34,6 +34,8 @@ class AggregationProgress(Watcher):
         self._busy = 0.0
         self._left_out: Counter[str] = Counter()
         self._shown_at = 0.0
+        self.is_running = False
+        self.is_stopping = False
 
     def batch(self, report: BatchReport) -> None:
         """Add a batch."""
@@ -49,6 +51,7 @@ class AggregationProgress(Watcher):
 
     def tick(self) -> None:
         """Show the live line, a few times a second; the first time, say that the job runs."""
+        self.is_running = True
         announce_ready()
         now = SYSTEM_CLOCK.now()
         if self._is_live and now - self._shown_at >= 0.5:  # noqa: PLR2004 # seconds
@@ -89,6 +92,8 @@ class AggregationProgress(Watcher):
 
     def text(self) -> str:
         """Return the totals for a reader."""
+        if not self._batches and not self.is_running and self.is_stopping:
+            return "stopped before Spark had started; nothing was merged"
         if not self._batches:
             return f"nothing to merge: no new files in {self._landing.root}"
         rate = self._rows / self._busy if self._busy else 0.0

@@ -36,9 +36,10 @@ __all__ = [
 
 SHARED = ("landing", "store", "log_level", "log_format")
 _PREFIX = "PENSTOCK_"
+_CONFIG = "PENSTOCK_CONFIG"
 _FILE = "penstock.toml"
 _READERS = ("query", "top", "store")  # what they are asked differs every time
-_UNSET = ("help", "version", "config", "json")
+_UNSET = ("help", "version", "config", "json", "once")  # said each time, or not at all
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -72,8 +73,8 @@ class Given:
 
 def given(environment: Mapping[str, str], path: Path | None) -> Given:
     """Read the file: *path*, or the one PENSTOCK_CONFIG names, or penstock.toml if it is here."""
-    if path is None and environment.get("PENSTOCK_CONFIG"):
-        path = Path(environment["PENSTOCK_CONFIG"])
+    if path is None and environment.get(_CONFIG):
+        path = Path(environment[_CONFIG])
     if path is None and Path(_FILE).is_file():
         path = Path(_FILE)
     if path is None:
@@ -105,31 +106,43 @@ def settings_of(parser: argparse.ArgumentParser, command: str) -> list[str]:
 
 def check_names(found: Given, known: Mapping[str, Sequence[str]]) -> list[str]:
     """Raise ConfigError for a key of the file that no command has; return such variables."""
-    shared = {name for name in SHARED if any(name in names for names in known.values())}
+    keys = {_key(command, name) for command, names in known.items() for name in names}
     for key, value in found.file.items():
-        if isinstance(value, dict) and key in known:
-            for name in value:
-                _check_key(f"{key}.{name}", name, set(known[key]) - shared, found.path)
+        if key not in known:
+            _check_key(key, keys, found.path)
+        elif not isinstance(value, dict):
+            raise ConfigError(f"{found.path}: {key} must be a table: [{key}]")
         else:
-            _check_key(key, key, {*shared, *known}, found.path)
-            if key in known:
-                raise ConfigError(f"{found.path}: {key} must be a table: [{key}]")
+            for name in value:
+                _check_key(f"{key}.{name}", keys, found.path)
     variables = {variable(command, name) for command, names in known.items() for name in names}
     return [
         f"{name} is not a setting{_suggestion(name, variables)}"
-        for name in sorted(found.environment)
-        if name.startswith(tuple(f"{_PREFIX}{command.upper()}_" for command in known))
-        and name not in variables
+        for name in sorted(set(found.environment) - variables - {_CONFIG})
+        if _is_meant(name, known, variables)
     ]
 
 
-def _check_key(key: str, name: str, known: set[str], path: Path | None) -> None:
-    if name not in known:
-        raise ConfigError(f"{path}: {key} is not a setting{_suggestion(name, known)}")
+def _is_meant(name: str, known: Mapping[str, Sequence[str]], variables: set[str]) -> bool:
+    """Whether a variable is meant for a command; others may have their own reasons to be there."""
+    ours = tuple(f"{_PREFIX}{command.upper()}_" for command in known)
+    is_close = name.startswith(_PREFIX) and bool(difflib.get_close_matches(name, variables, 1, 0.9))
+    return name.startswith(ours) or is_close
+
+
+def _key(command: str, name: str) -> str:
+    return name if name in SHARED else f"{command}.{name}"
+
+
+def _check_key(key: str, keys: set[str], path: Path | None) -> None:
+    if key not in keys:
+        raise ConfigError(f"{path}: {key} is not a setting{_suggestion(key, keys)}")
 
 
 def _suggestion(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), 1)
+    last = name.rpartition(".")[2]
+    elsewhere = [key for key in sorted(known) if key.rpartition(".")[2] == last]  # wrong table
+    close = [*elsewhere, *difflib.get_close_matches(name, sorted(known), 1)]
     return f"; did you mean {close[0]}?" if close else "; see: penstock config show"
 
 
@@ -150,7 +163,7 @@ def _is_setting(action: argparse.Action) -> bool:
 
 def _applied(action: argparse.Action, command: str, found: Given) -> Setting:
     name = action.dest
-    key = name if name in SHARED else f"{command}.{name}"
+    key = _key(command, name)
     name_there = variable(command, name)
     table = found.file if name in SHARED else found.file.get(command, {})
     if name_there in found.environment:

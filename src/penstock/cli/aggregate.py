@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli._arguments import at_least, pairs, positive
+from penstock.cli._arguments import Repeated, at_least, pairs, positive
 from penstock.cli._logging import add_logging_options, set_up_logging
 from penstock.cli._part import follow_parent, is_part
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, DependencyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from penstock.cli._progress import AggregationProgress
     from penstock.metrics.definitions import Metric
-    from penstock.spark.aggregation import AggregationConfig
+    from penstock.spark.aggregation import Aggregation, AggregationConfig
     from penstock.spark.figures import JobFigures
 
 __all__ = ["add_options", "add_parser"]
@@ -97,7 +98,7 @@ def _add_spark_options(group: argparse._ArgumentGroup) -> None:
         help="bytes of landed files per micro-batch (default: %(default)s)",
     )
     group.add_argument(
-        "--conf", action="append", default=[], metavar="NAME=VALUE", help="any setting of Spark"
+        "--conf", action=Repeated, default=[], metavar="NAME=VALUE", help="any setting of Spark"
     )
     group.add_argument(
         "--patience",
@@ -137,7 +138,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         ("slow-caches", "thresholds of slow commands by cache system"),
     ):
         group.add_argument(
-            f"--{name}", action="append", default=[], metavar="NAME=MS", help=f"{what}, or default"
+            f"--{name}", action=Repeated, default=[], metavar="NAME=MS", help=f"{what}, or default"
         )
     group.add_argument(
         "--max-entities",
@@ -178,23 +179,43 @@ def _run(options: argparse.Namespace) -> int:
         stack.callback(store.close)
         stack.callback(progress.close)
         figures = JobFigures(store, LandingFolder(config.landing), progress)
-        port = options.metrics_port
-        if port is None and is_part():
-            port = _METRICS_PORT
-        if port is not None:
-            stack.callback(_serve(figures, port))
+        stack.callback(_serve(figures, options.metrics_port))
         aggregation = Aggregation(config, store, metrics, figures)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: aggregation.stop())
-        aggregation.run()
+        _stop_on_signals(aggregation, progress)
+        with suppress(_StoppedEarlyError):
+            aggregation.run()
     summary = progress.summary()
     print(json.dumps(summary) if options.json else progress.text(), flush=True)
     return 0
 
 
-def _serve(figures: JobFigures, port: int) -> Callable[[], None]:
-    from penstock.prometheus import FigureCollector, serve
+class _StoppedEarlyError(BaseException):
+    """The end was asked for before the job ran: there is no batch to wait for."""
 
+
+def _stop_on_signals(aggregation: Aggregation, progress: AggregationProgress) -> None:
+    def stop(*_: object) -> None:
+        is_first = not progress.is_stopping
+        progress.is_stopping = True
+        aggregation.stop()
+        if is_first and not progress.is_running:
+            raise _StoppedEarlyError  # starting Spark takes long, and is for nothing now
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+def _serve(figures: JobFigures, port: int | None) -> Callable[[], None]:
+    """Serve the figures if that is asked for, or usual; return what ends it."""
+    if port is None and not is_part():
+        return lambda: None
+    try:
+        from penstock.prometheus import FigureCollector, serve
+    except ImportError as error:
+        if port is None:
+            return lambda: None
+        raise DependencyError(f"--metrics-port: {error}") from error
+    port = _METRICS_PORT if port is None else port
     try:
         return serve([FigureCollector(figures.figures)], "127.0.0.1", port)
     except OSError as error:

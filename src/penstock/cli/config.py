@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from typing import TYPE_CHECKING
 
+from penstock.cli._arguments import masked
 from penstock.cli._settings import Origin, apply
 from penstock.cli._table import table
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from penstock.cli._settings import Given, Setting
 
 __all__ = ["add_parser"]
-
-_PASSWORD = re.compile(r"(://[^/@:]*):[^/@]*@")
 
 
 def add_parser(
@@ -50,23 +48,31 @@ def _show(
         for command, parser in parsers.items()
         for setting in apply(parser, command, given)
     }
-    rows = [(key, _shown(settings[key]), _origin(settings[key])) for key in sorted(settings)]
+    ordered = [settings[key] for key in sorted(settings)]
     if options.json:
-        print(json.dumps([{"key": k, "value": v, "from": o} for k, v, o in rows]))
+        rows = [{"key": s.key, "value": _plain(s.value), "from": _origin(s)} for s in ordered]
+        print(json.dumps(rows))
         return 0
-    print(table(("SETTING", "VALUE", "FROM"), rows))
+    print(table(("SETTING", "VALUE", "FROM"), [(s.key, _shown(s), _origin(s)) for s in ordered]))
     where = given.path or "none; name one with --config, or write penstock.toml here"
     print(f"\nfile: {where}", file=sys.stderr)
     return 0
 
 
+def _plain(value: object) -> object:
+    """Return what JSON can say of a value."""
+    if isinstance(value, list):
+        return [_plain(element) for element in value]
+    return value if value is None or isinstance(value, int | float) else masked(str(value))
+
+
 def _shown(setting: Setting) -> str:
-    value = setting.value
+    value = _plain(setting.value)
     if value is None or value == []:
         return "-"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return _PASSWORD.sub(r"\1:***@", str(value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _origin(setting: Setting) -> str:

@@ -24,6 +24,7 @@ from penstock.cli import (
     top,
     up,
 )
+from penstock.cli._part import is_part
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 FAILED = 1
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 # Commands whose options the environment and a file can give.
 _CONFIGURABLE = ("up", "receive", "aggregate", "query", "top", "store")
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,11 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="penstock",
         description="Partitioned, typed batch queues and the telemetry pipeline built on them.",
         epilog="Exit codes: 0 done, 1 failed or a goal was missed, 2 wrong usage, 130 interrupted.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"penstock {penstock.__version__}")
     parser.add_argument(
@@ -76,27 +78,36 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for command in (demo, up, receive, aggregate, query, top, metrics, store, generate, bench):
         command.add_parser(commands)
     configurable = {name: commands.choices[name] for name in _CONFIGURABLE}
-    config.add_parser(commands, lambda: (_given(arguments, configurable), configurable))
-    name = next((word for word in arguments if word in commands.choices), "")
-    if name in configurable:
-        _settings.apply(configurable[name], name, _given(arguments, configurable))
+    path, rest = _file_and_rest(arguments)
+    config.add_parser(commands, lambda: (_given(path, configurable), configurable))
+    name = rest[0] if rest else ""
+    # Help is had whatever the file says.
+    if name in configurable and not {"-h", "--help"} & set(rest):
+        _settings.apply(configurable[name], name, _given(path, configurable))
     return parser
 
 
-def _given(
-    arguments: Sequence[str], configurable: Mapping[str, argparse.ArgumentParser]
-) -> _settings.Given:
-    """Return what the environment and the file say; complain of what means nothing."""
+def _file_and_rest(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
+    """Return what --config names, and the arguments from the command on."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     early.add_argument("--config", type=Path)
     try:
-        path = early.parse_known_args(arguments)[0].config
+        options, rest = early.parse_known_args(arguments)
     except argparse.ArgumentError:
-        path = None  # the real parser will say what is wrong
+        return None, []  # the real parser will say what is wrong
+    return options.config, rest
+
+
+def _given(
+    path: Path | None, configurable: Mapping[str, argparse.ArgumentParser]
+) -> _settings.Given:
+    """Return what the environment and the file say; complain of what means nothing."""
     found = _settings.given(os.environ, path)
     names = {name: _settings.settings_of(parser, name) for name, parser in configurable.items()}
-    for complaint in _settings.check_names(found, names):
-        print(f"penstock: {complaint}", file=sys.stderr)
+    complaints = _settings.check_names(found, names)
+    if not is_part():  # the parent has said it
+        for complaint in complaints:
+            print(f"penstock: {complaint}", file=sys.stderr)
     return found
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import aggregate, receive
+from penstock.cli._arguments import masked
 from penstock.cli._logging import add_logging_options
 from penstock.cli._settings import variable
 from penstock.cli._supervisor import Part, Supervisor
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = ["add_parser", "parts_of", "stop_on_signals"]
 
@@ -74,12 +75,14 @@ def _leave_to_the_part(action: argparse.Action) -> None:
     if isinstance(action.default, list):
         action.default = None
     if action.help and "%(default)" in action.help:
-        action.help = re.sub(r"%\(default\)\w", str(action.default), action.help)
+        default = action.default
+        text = f"{default:g}" if isinstance(default, float) else str(default)
+        action.help = re.sub(r"%\(default\)\w", text, action.help)
     action.default = argparse.SUPPRESS
 
 
-def parts_of(options: argparse.Namespace) -> list[Part]:
-    """Return the parts of the pipeline; what they are to do is in their environment.
+def parts_of(options: argparse.Namespace, environment: Mapping[str, str]) -> list[Part]:
+    """Return the parts of the pipeline; what they are to do is added to their *environment*.
 
     There it does not show in the list of processes, as a password in a command would.
     """
@@ -91,13 +94,13 @@ def parts_of(options: argparse.Namespace) -> list[Part]:
         module.add_options(parser)
         own = {action.dest for action in parser._actions}  # noqa: SLF001 - no other list
         given = {name: value for name, value in vars(options).items() if name in own}
-        environment = {
+        said = {
             variable(command, name): _text(value) for name, value in {**common, **given}.items()
         }
         if options.config is not None:
-            environment["PENSTOCK_CONFIG"] = str(options.config)
+            said["PENSTOCK_CONFIG"] = str(options.config)
         arguments = [sys.executable, "-m", "penstock.cli.main", command]
-        parts.append(Part(command, arguments, environment))
+        parts.append(Part(command, arguments, {**environment, **said}))
     return parts
 
 
@@ -109,11 +112,31 @@ def _text(value: Any) -> str:  # noqa: ANN401 - whatever an option holds
 
 def _run(options: argparse.Namespace) -> int:
     _make_folders(options)
-    supervisor = Supervisor(parts_of(options), lambda: print(_ready(options), file=sys.stderr))
-    stop_on_signals(supervisor.stop)
+    parts = parts_of(options, os.environ)
+    starting = {part.name for part in parts}
+
+    def note_ready(name: str) -> None:
+        starting.discard(name)
+        if not starting:
+            _tell(f"ready. See what arrives: penstock query --store {masked(options.store)}")
+
+    supervisor = Supervisor(parts, note_ready)
+
+    def stop() -> None:
+        _tell("stopping; once more to end at once")
+        supervisor.stop()
+
+    stop_on_signals(stop)
+    _tell("starting the receiver and Spark")
     supervisor.run()
-    print("penstock: stopped", file=sys.stderr)
+    _tell("stopped")
     return 0
+
+
+def _tell(text: str) -> None:
+    # At one go, and past Python's buffers: a signal handler may be the one that tells.
+    sys.stderr.flush()
+    os.write(sys.stderr.fileno(), f"penstock: {text}\n".encode())
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
@@ -124,8 +147,9 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 def _make_folders(options: argparse.Namespace) -> None:
     folders = [options.landing]
-    if "://" not in options.store:
-        folders.append(Path(options.store).parent)
+    scheme, separator, rest = options.store.partition("://")
+    if not separator or scheme == "sqlite":
+        folders.append(Path(rest[1:] if separator else options.store).parent)
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -134,10 +158,3 @@ def _make_folders(options: argparse.Namespace) -> None:
                 f"the folder {folder} cannot be made: {error.strerror}; name another with "
                 "--landing or --store"
             ) from error
-
-
-def _ready(options: argparse.Namespace) -> str:
-    store = options.store
-    with suppress(ValueError):
-        store = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", store)
-    return f"penstock: ready. See what arrives: penstock query --store {store}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
@@ -44,8 +46,15 @@ def send_spans(
     settings: GeneratorSettings, endpoint: str, progress: Callable[[int], object] = lambda _: None
 ) -> int:
     """Send the spans of *settings* to *endpoint* by gRPC; return how many were acknowledged."""
-    exporter = _Counting(OTLPSpanExporter(endpoint=endpoint, insecure=True), progress)
-    replay_spans(settings, exporter)
+    # To this machine, whatever proxy there is for others.
+    options: Any = (("grpc.enable_http_proxy", 0),)
+    inner = OTLPSpanExporter(endpoint=endpoint, insecure=True, channel_options=options)
+    exporter = _Counting(inner, progress)
+    try:
+        replay_spans(settings, exporter)
+    except BaseException:
+        exporter.give_up()
+        raise
     return exporter.acknowledged
 
 
@@ -70,9 +79,18 @@ class _Counting(SpanExporter):
         self._inner = inner
         self._progress = progress
         self.acknowledged = 0
+        self._is_given_up = False
+
+    def give_up(self) -> None:
+        """Send nothing any more; the SDK would try again and again, and say so."""
+        self._is_given_up = True
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+        self._inner.shutdown()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send the spans on."""
+        if self._is_given_up:
+            return SpanExportResult.FAILURE
         result = self._inner.export(spans)
         if result is SpanExportResult.SUCCESS:
             self.acknowledged += len(spans)
@@ -115,7 +133,12 @@ class _Tracers:
         tracer = self._tracers.get(key)
         if tracer is None:
             resource = Resource({"service.name": key[0], "service.instance.id": key[1]})
-            provider = TracerProvider(resource=resource, id_generator=self._ids)
+            provider = TracerProvider(
+                sampler=ALWAYS_ON,
+                resource=resource,
+                shutdown_on_exit=False,  # the processor is shut down when all is sent
+                id_generator=self._ids,
+            )
             provider.add_span_processor(self._processor)
             tracer = self._tracers[key] = provider.get_tracer("penstock.demo")
         return tracer
