@@ -151,6 +151,10 @@ class HttpServer:
         except TimeoutError:
             message = f"the request did not come within {patience:g} s; send this again"
             return Outcome(Verdict.UNAVAILABLE, message)
+        except ConnectionError:  # nobody will read this answer
+            return Outcome(Verdict.UNAVAILABLE, "the connection was lost")
+        except web.RequestPayloadError as error:
+            return Outcome(Verdict.MALFORMED, f"the body is not what HTTP allows: {error}")
         return b"".join(chunks)
 
     def _unpacked(self, body: bytes) -> bytes | Outcome:

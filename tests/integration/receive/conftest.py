@@ -1,0 +1,35 @@
+"""One receiver for the tests of a module that do not disturb it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.receive.rig import Client, Server, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Run a receiver with a limit of 100,000 bytes."""
+    with serving(tmp_path_factory.mktemp("landing"), request_bytes=100_000) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    """Return a connection by HTTP."""
+    with server.client() as connected:
+        yield connected
+
+
+@pytest.fixture
+def channel(server: Server) -> Iterator[grpc.Channel]:
+    """Return a connection by gRPC."""
+    with server.channel() as connected:
+        yield connected
