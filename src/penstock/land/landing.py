@@ -281,7 +281,8 @@ class Landing:
 
     def _next(self, delay: float) -> Segment | None:
         """Return the next segment to convert, not before *delay*; None at the end."""
-        not_before = self._clock.now() + delay
+        was_closing = self._is_closing
+        not_before = self._clock.now() + (min(delay, _RETRY[0]) if was_closing else delay)
         while True:
             is_closing = self._is_closing
             # All that is open is sealed before the end is seen, not the other way round.
@@ -291,7 +292,8 @@ class Landing:
                 if is_closing:
                     if not self._sealed or now >= self._give_up_at:
                         return None
-                    not_before = min(not_before, now + _RETRY[0])  # there may be no other chance
+                    if not was_closing:
+                        not_before = now  # there may be no other chance
                 if self._sealed and now >= not_before:
                     self._in_hand = 1
                     return self._sealed.popleft()
