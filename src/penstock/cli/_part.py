@@ -41,4 +41,7 @@ def _wait_for_the_end(descriptor: int) -> None:
     with suppress(OSError):
         while os.read(descriptor, 1):  # nothing is ever written: it returns at the end
             pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    # To the main thread: it may be in a wait that only a signal to itself interrupts.
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)

@@ -108,7 +108,7 @@ def check_names(found: Given, known: Mapping[str, Sequence[str]]) -> list[str]:
     """Raise ConfigError for a key of the file that no command has; return such variables."""
     keys = {_key(command, name) for command, names in known.items() for name in names}
     for key, value in found.file.items():
-        if key not in known:
+        if key in SHARED or key not in known:  # the store is a setting, and a command
             _check_key(key, keys, found.path)
         elif not isinstance(value, dict):
             raise ConfigError(f"{found.path}: {key} must be a table: [{key}]")

@@ -135,18 +135,20 @@ class Trial:
         """
         started = SYSTEM_CLOCK.now()
 
-        def show_start() -> None:
+        def show_start(what: str) -> None:
             waited = f"· {SYSTEM_CLOCK.now() - started:.0f} s"
             landed = f", {self._arrived.landed:,} spans landed" if self._arrived.landed else ""
-            self._line.show("starting the receiver and Spark", waited + landed)
+            self._line.show(f"starting {what}", waited + landed)
 
         def show_progress() -> None:
             arrived = f"· {self._arrived.landed:,} landed, {self._arrived.aggregated:,} aggregated"
             self._line.show("aggregating with Spark", arrived)
 
-        self._wait_for(lambda: "receive" in self._ready, show_start, _START)
+        self._wait_for(
+            lambda: "receive" in self._ready, lambda: show_start("the receiver and Spark"), _START
+        )
         sent = self._send(spans)
-        self._wait_for(lambda: "aggregate" in self._ready, show_start, _START)
+        self._wait_for(lambda: "aggregate" in self._ready, lambda: show_start("Spark"), _START)
         self._wait_for(lambda: self._has_all(sent), show_progress, _STANDSTILL)
         return replace(self._arrived, sent=sent)
 

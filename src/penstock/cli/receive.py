@@ -85,6 +85,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--token-file", type=Path, metavar="FILE", help="bearer tokens that are let in, one a line"
     )
     much = parser.add_argument_group("how much it takes")
+    much.add_argument(
+        "--segments",
+        type=Path,
+        metavar="DIR",
+        help="where requests lie until they become files, one folder for each receiver "
+        "(default: .wal in the landing folder)",
+    )
     for name, default, text in _BYTES:
         much.add_argument(
             f"--{name}",
@@ -132,6 +139,7 @@ def _receiver(options: argparse.Namespace) -> Receiver:
     landing = Landing(
         LandingSettings(
             folder=options.landing,
+            segments=options.segments,
             segment_bytes=options.segment_bytes,
             segment_age=options.segment_age,
             disk_bytes=options.disk_bytes,
