@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import grpc
+import grpc.aio
 import pytest
 
 from tests.integration.receive.rig import Client, Server, serving
@@ -11,7 +13,13 @@ from tests.integration.receive.rig import Client, Server, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import grpc
+
+@pytest.fixture(scope="module", autouse=True)
+def grpc_polls() -> Iterator[None]:
+    """Start gRPC's own thread, shared by all servers, before a test could seem to leave it."""
+    grpc.aio.init_grpc_aio()
+    yield
+    grpc.aio.shutdown_grpc_aio()
 
 
 @pytest.fixture(scope="module")
