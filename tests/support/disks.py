@@ -161,6 +161,14 @@ class ImagingDisk(ScriptedDisk):
             }
             self.unplugged.append(Image(moment, files, promised))
 
+    def adopt(self) -> None:
+        """Take what lies in the folder as what has lasted."""
+        for path in (found for found in self.root.rglob("*") if found.is_file()):
+            number = self._ids[path.stat().st_ino] = next(self._numbers)
+            self._synced[number] = path.read_bytes()
+            folder = str(path.parent.relative_to(self.root))
+            self._names.setdefault(folder, {})[path.name] = number
+
     def promise(self, ids: Sequence[int]) -> None:
         """Take note that somebody was told that these are safe."""
         with self._turn:
