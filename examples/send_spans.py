@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind
 
 provider = TracerProvider(resource=Resource({"service.name": "bakery"}))
-exporter = OTLPSpanExporter(endpoint="http://127.0.0.1:4317", insecure=True)
+exporter = OTLPSpanExporter(insecure=True)  # to localhost:4317, or OTEL_EXPORTER_OTLP_ENDPOINT
 provider.add_span_processor(BatchSpanProcessor(exporter))
 tracer = provider.get_tracer("example")
 
