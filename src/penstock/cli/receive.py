@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -123,6 +124,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     set_up_logging(options)
     follow_parent()
+    # gRPC would say on its own, and cryptically, what the command says in one line.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     receiver = _receiver(options)
     return asyncio.run(_receive(receiver, options))
 
@@ -180,7 +183,8 @@ def _tokens(path: Path | None) -> frozenset[str]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {path} cannot be read: {error}") from error
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise ConfigError(f"--token-file {path} cannot be read: {reason}") from error
     tokens = frozenset(line.strip() for line in lines if line.strip() and line[0] != "#")
     if not tokens:
         raise ConfigError(f"--token-file {path} has no tokens; write one into each line")
