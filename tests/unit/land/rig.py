@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,20 @@ def landing_on(
     try:
         yield landing
     finally:
-        assert landing.close(30.0)
+        assert close(landing, clock)
+
+
+def close(landing: Landing, clock: Clock) -> bool:
+    """Close the landing within 30 seconds; if time is fake, it passes."""
+    if not isinstance(clock, FakeClock):
+        return landing.close(30.0)
+    done: list[bool] = []
+    closer = threading.Thread(target=lambda: done.append(landing.close(30.0)))
+    closer.start()
+    while closer.is_alive():
+        closer.join(0.1)
+        clock.advance(1.0)
+    return done == [True]
 
 
 def eventually_converted(landing: Landing) -> None:
