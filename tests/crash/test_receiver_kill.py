@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -96,17 +97,39 @@ def load_on(receiver: ReceiverProcess) -> Iterator[list[Client]]:
 
 
 def kill_under_load(receiver: ReceiverProcess, moments: Sequence[float]) -> list[Client]:
-    """Kill the receiver so many seconds after all clients have got through, for each moment."""
+    """Kill the receiver so many seconds after all clients have got through, for each moment.
+
+    Every other time only when it has landed something as well.
+    """
     receiver.start()
     with load_on(receiver) as clients:
-        for moment in moments:
-            for client in clients:
-                client.has_sent.clear()
-            for client in clients:
-                assert client.has_sent.wait(PATIENCE), receiver.said()
+        for number, moment in enumerate(moments):
+            seen = set(landed_files(receiver))
+            await_all(clients, receiver)
+            if number % 2:
+                receiver.wait_for(partial(has_news, receiver, seen))
             kill(receiver, moment)
             receiver.start()
+        await_all(clients, receiver)
     return clients
+
+
+def landed_files(receiver: ReceiverProcess) -> list[Path]:
+    """Return the files that are to be seen."""
+    return list((receiver.folder / "spans").glob("[!.]*"))
+
+
+def has_news(receiver: ReceiverProcess, seen: set[Path]) -> bool:
+    """Whether files have landed that were not there before."""
+    return bool(set(landed_files(receiver)) - seen)
+
+
+def await_all(clients: Sequence[Client], receiver: ReceiverProcess) -> None:
+    """Wait until every client has got through."""
+    for client in clients:
+        client.has_sent.clear()
+    for client in clients:
+        assert client.has_sent.wait(PATIENCE), receiver.said()
 
 
 def kill(receiver: ReceiverProcess, moment: float) -> None:

@@ -61,7 +61,7 @@ def landed_spans(folder: Path) -> Counter[int]:
     for place in (folder / "spans", folder / "consumed" / "spans"):
         for path in sorted(place.glob("[!.]*")):
             column = pq.read_table(path, columns=["span_id"]).column("span_id")
-            found.update(int.from_bytes(value.as_py(), "big") for value in column)
+            found.update(int.from_bytes(value, "big") for value in column.to_pylist())
     return found
 
 
