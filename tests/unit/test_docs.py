@@ -213,11 +213,14 @@ def commands(
 
 
 def options(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """Return the options and arguments of a command, with the defaults that say something."""
+    """Return the options and arguments of a command, with the defaults that say something.
+
+    Those that it only passes on to a part stand where the part is described.
+    """
     return {
         (action.option_strings or [str(action.metavar)])[-1]: str(action.default or "")
         for action in parser._actions
-        if "--help" not in action.option_strings
+        if "--help" not in action.option_strings and action.default is not argparse.SUPPRESS
     }
 
 
