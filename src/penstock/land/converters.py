@@ -128,7 +128,9 @@ class ConverterProcess:
 
 
 def _main(task_reader: int, result_writer: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the receiver, which ends this
+    # Ctrl-C and a service manager's SIGTERM are for the receiver, which ends this.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     with suppress(OSError):
         os.nice(_NICER)
     tasks = Connection(task_reader, writable=False)
