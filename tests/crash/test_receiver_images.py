@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.disks import Image
 
 SPANS = Signal.SPANS
-SEGMENT_BYTES = 600  # three groups or so
+SEGMENT_BYTES = 400  # three requests or so
 
 
 def commit(landing: Landing, disk: ImagingDisk, *ids: int) -> None:
@@ -40,6 +40,7 @@ def live(folder: Path) -> ImagingDisk:
         commit(landing, disk, 1)
         commit(landing, disk, 2, 3, 4, 5)
         eventually_converted(landing)
+        assert landing.stats().files[SPANS] == 1
         commit(landing, disk, 6)
         # Written, but not known to be; it stays in the segment, and is sent again.
         disk.fail("^sync .*wal", errno.EIO)
@@ -55,6 +56,11 @@ def live(folder: Path) -> ImagingDisk:
         disk.mend()
     disk.take_images("at the end")
     return disk
+
+
+def is_doubled(image: Image, digest: bytes) -> bool:
+    """Whether a request is in two segments."""
+    return sum(digest in data for name, data in image.files.items() if name.endswith("wal")) == 2
 
 
 def recover(image: Image, folder: Path, disk: ScriptedDisk) -> None:
@@ -88,6 +94,7 @@ def test_killed_before_any_call_nothing_is_lost_or_doubled(tmp_path: Path) -> No
     disk = live(tmp_path / "landing")
     assert len(disk.killed) > 50
     assert disk.killed[-1].promised == set(range(1, 9))
+    assert any(is_doubled(image, record_of(7).digest) for image in disk.killed)
     check_all(disk.killed, tmp_path / "killed")
 
 

@@ -28,7 +28,7 @@ from tests.support.receiver import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 CLIENTS = 4
@@ -99,7 +99,8 @@ def load_on(receiver: ReceiverProcess) -> Iterator[list[Client]]:
 def kill_under_load(receiver: ReceiverProcess, moments: Sequence[float]) -> list[Client]:
     """Kill the receiver so many seconds after all clients have got through, for each moment.
 
-    Every other time only when it has landed something as well.
+    Every other time only when it has landed something as well, and the process that converts
+    with it.
     """
     receiver.start()
     with load_on(receiver) as clients:
@@ -108,7 +109,9 @@ def kill_under_load(receiver: ReceiverProcess, moments: Sequence[float]) -> list
             await_all(clients, receiver)
             if number % 2:
                 receiver.wait_for(partial(has_news, receiver, seen))
-            kill(receiver, moment)
+                kill(receiver, moment, receiver.kill_all)
+            else:
+                kill(receiver, moment, receiver.kill)
             receiver.start()
         await_all(clients, receiver)
     return clients
@@ -132,12 +135,12 @@ def await_all(clients: Sequence[Client], receiver: ReceiverProcess) -> None:
         assert client.has_sent.wait(PATIENCE), receiver.said()
 
 
-def kill(receiver: ReceiverProcess, moment: float) -> None:
+def kill(receiver: ReceiverProcess, moment: float, how: Callable[[], None]) -> None:
     """Kill the receiver then, and look at what can be seen of its folder."""
     assert receiver.process is not None
     with suppress(subprocess.TimeoutExpired):
         receiver.process.wait(moment)
-    receiver.kill()
+    how()
     assert receiver.process.returncode == -signal.SIGKILL, receiver.said()
     landed_spans(receiver.folder)  # fails unless every file is whole
 

@@ -148,6 +148,7 @@ class ReceiverProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
+                start_new_session=True,
                 preexec_fn=prepare,  # noqa: PLW1509 - it only sets a limit
             )
 
@@ -166,6 +167,12 @@ class ReceiverProcess:
             with suppress(ProcessLookupError):
                 self.process.kill()
             self.process.wait()
+
+    def kill_all(self) -> None:
+        """Kill it and what it has started, at once."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
     def stop(self) -> int:
         """Ask it to end; return its exit code."""

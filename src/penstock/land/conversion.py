@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.land.digests import SUFFIX as DIGESTS_SUFFIX
-from penstock.land.digests import keep_digests
+from penstock.land.digests import keep_digests, kept_digests
 from penstock.land.segments import read_segment
 from penstock.telemetry import otlp, plain
 from penstock.telemetry.requests import Decoded
@@ -48,22 +48,21 @@ def convert(
 ) -> Converted:
     """Land the segment's requests, but for those whose digest is *known*, and remove it.
 
-    In this order, so that it can be done again from any point on: remains; the file with its
-    name, both on the disk; the digests; what is set aside; then the segment goes. A segment
-    whose file has landed before is not landed again, also if the file has been consumed since;
-    should even that be gone, the aggregation knows its name.
+    In this order, so that it can be done again from any point on: remains; the digests, which
+    say from then on what the file has, whoever writes it; the file with its name, both on the
+    disk; what is set aside; then the segment goes. A segment whose file has landed before is not
+    landed again, also if the file has been consumed since; should even that be gone, the
+    aggregation knows its name.
     """
     contents = read_segment(segment.path, segment.end)
     if contents.remains:
         _keep_remains(segment, contents.remains, folder, disk)
-    fresh = {r.digest: r for r in contents.records if r.digest not in known}
+    fresh = _chosen(segment, contents.records, known, disk)
     decoded, undecodable = _decode(segment.signal, list(fresh.values()))
     file = f"{segment.signal}/{segment.name}.parquet" if decoded.table.num_rows else None
     size = 0
     if file is not None:
         size = _land(file, decoded.table, folder, disk)
-    if fresh:
-        keep_digests(segment.path.with_name(segment.name + DIGESTS_SUFFIX), fresh, disk)
     for number, (record, reason) in enumerate(undecodable):
         name = f"{segment.signal}/{segment.name}-{number}.otlp"
         folder.set_aside(name, record.payload, reason, disk)
@@ -77,6 +76,20 @@ def convert(
         rejected=decoded.reasons,
         set_aside=len(undecodable),
     )
+
+
+def _chosen(
+    segment: Segment, records: Sequence[Record], known: Container[bytes], disk: Disk
+) -> dict[bytes, Record]:
+    """Return the requests that are this segment's to land, by digest: decided once."""
+    path = segment.path.with_name(segment.name + DIGESTS_SUFFIX)
+    if path.exists():
+        decided = frozenset(kept_digests(path))
+        return {record.digest: record for record in records if record.digest in decided}
+    fresh = {record.digest: record for record in records if record.digest not in known}
+    if fresh:
+        keep_digests(path, fresh, disk)
+    return fresh
 
 
 def _land(file: str, table: pa.Table, folder: LandingFolder, disk: Disk) -> int:

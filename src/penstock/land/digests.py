@@ -1,7 +1,7 @@
 """Requests that have landed, by digest, so that one that is sent again is recognised.
 
 A client repeats a request whose answer was lost. Digests are remembered for a while; of each
-segment that was converted they stay behind in a small file, so that a restart forgets nothing.
+segment that is converted they stay behind in a small file, so that a restart forgets nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from penstock.land.log import SUFFIX as SEGMENT_SUFFIX
 from penstock.land.segments import DIGEST_BYTES
 
 if TYPE_CHECKING:
@@ -68,8 +69,12 @@ def kept_digests(path: Path) -> list[bytes]:
 
 
 def prune_digests(folder: Path, before: float, disk: Disk) -> None:
-    """Delete the files that were written before *before* (seconds since 1970)."""
+    """Delete the files that were written before *before* (seconds since 1970).
+
+    Not those of a segment that is still there: they say what of it is to land.
+    """
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(FileNotFoundError):
-            if path.stat().st_mtime < before:
+            is_old = path.stat().st_mtime < before
+            if is_old and not path.with_suffix(SEGMENT_SUFFIX).exists():
                 disk.remove(path)

@@ -201,7 +201,7 @@ class Landing:
         """Find the segments and digests that an earlier process has left.
 
         A request may be in two segments: written, but not known to be, and sent again. It is
-        the segment's that has landed, or else the first one's, whatever is killed when.
+        the segment's whose digests have it, or else the first one's that has no digests yet.
         """
         owners: dict[bytes, Path] = {}
         for signal in Signal:
@@ -212,11 +212,13 @@ class Landing:
                 for digest in kept_digests(path):
                     owners.setdefault(digest, owner)
             for path in sorted(folder.glob(f"*{SUFFIX}")):
+                self._sealed.append(Segment(signal, path))
+                if path.with_suffix(DIGESTS_SUFFIX).exists():
+                    continue
                 digests = {record.digest for record in read_segment(path).records}
                 self._foreign[path] = frozenset(
                     digest for digest in digests if owners.setdefault(digest, path) != path
                 )
-                self._sealed.append(Segment(signal, path))
         if self._sealed:
             log.info("land.recovered: %d segments of an earlier process", len(self._sealed))
         return sorted((_time_of(owner), digest) for digest, owner in owners.items())

@@ -51,20 +51,20 @@ def rejected(folder: LandingFolder, ending: str) -> tuple[bytes, str]:
 def test_the_segment_goes_when_all_else_is_on_the_disk(
     folder: LandingFolder, disk: ScriptedDisk
 ) -> None:
-    """The file, its name, the digests, their name; only then is the segment not needed."""
+    """The digests, their name, the file, its name; only then is the segment not needed."""
     segment = left(folder, record_of(1, 2), record_of(3))
     converted = convert(segment, folder, disk)
     assert disk.calls == [
-        "create spans/.*.parquet.tmp",
-        "write spans/.*.parquet.tmp",
-        "sync spans/.*.parquet.tmp",
-        f"rename spans/.*.parquet.tmp {FILE}",
-        "sync_folder spans",
         "create .wal/spans/.*.digests.tmp",
         "write .wal/spans/.*.digests.tmp",
         "sync .wal/spans/.*.digests.tmp",
         f"rename .wal/spans/.*.digests.tmp {DIGESTS}",
         "sync_folder .wal/spans",
+        "create spans/.*.parquet.tmp",
+        "write spans/.*.parquet.tmp",
+        "sync spans/.*.parquet.tmp",
+        f"rename spans/.*.parquet.tmp {FILE}",
+        "sync_folder spans",
         "remove .wal/spans/*.wal",
     ]
     assert converted.file == f"spans/{NAME}.parquet"
@@ -146,6 +146,21 @@ def test_known_requests_are_left_to_others(folder: LandingFolder, disk: Scripted
     assert (converted.repeated, converted.records) == (2, 1)
     assert landed_spans(folder.root) == {1: 1}
     assert kept_digests(folder.root / f".wal/spans/{NAME}.digests") == [record_of(1).digest]
+
+
+def test_what_a_segment_has_to_land_is_decided_once(
+    folder: LandingFolder, disk: ScriptedDisk
+) -> None:
+    """The digests say it, whatever else is in the segment or known by the next who tries."""
+    segment = left(folder, record_of(1), record_of(2))
+    end = segment.path.stat().st_size - len(record_of(2).payload) - 24
+    disk.fail("create spans")
+    with pytest.raises(OSError, match="No space left"):
+        convert(Segment(Signal.SPANS, segment.path, end), folder, disk)
+    disk.mend()
+    converted = convert(segment, folder, disk, {record_of(1).digest})
+    assert converted.records == 1
+    assert landed_spans(folder.root) == {1: 1}
 
 
 @pytest.mark.parametrize("records", [(), (OTHER,)], ids=["empty", "all known"])

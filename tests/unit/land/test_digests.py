@@ -62,14 +62,16 @@ def test_of_a_damaged_file_the_whole_digests_count(tmp_path: Path) -> None:
 
 
 def test_old_files_are_deleted(tmp_path: Path) -> None:
-    """By the time they were written; segments are left alone."""
-    for name, at in (("old.digests", 99.0), ("new.digests", 100.0), ("old.wal", 1.0)):
+    """By the time they were written; not those whose segment is still there."""
+    ages = {"old.digests": 99.0, "new.digests": 100.0, "kept.digests": 99.0, "kept.wal": 99.0}
+    for name, at in ages.items():
         (tmp_path / name).write_bytes(b"")
         os.utime(tmp_path / name, (at, at))
     (tmp_path / "link.digests").symlink_to("nowhere")
     prune_digests(tmp_path, 100.0, DISK)
     assert {path.name for path in tmp_path.iterdir()} == {
         "new.digests",
-        "old.wal",
+        "kept.digests",
+        "kept.wal",
         "link.digests",
     }
