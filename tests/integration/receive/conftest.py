@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import grpc
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module", autouse=True)
 def grpc_polls() -> Iterator[None]:
     """Start gRPC's own thread, shared by all servers, before a test could seem to leave it."""
-    grpc.aio.init_grpc_aio()
+
+    async def init() -> None:
+        grpc.aio.init_grpc_aio()  # it asks for the running loop
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(init())
     yield
     grpc.aio.shutdown_grpc_aio()
+    loop.close()
 
 
 @pytest.fixture(scope="module")
