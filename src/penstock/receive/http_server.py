@@ -7,7 +7,7 @@ import json
 import math
 import os
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 from google.protobuf.json_format import MessageToDict
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from penstock.receive.settings import ReceiveSettings
 
 __all__ = ["HttpServer"]
+
+# Counts bytes on their way in, or returns why there is no room.
+Reserve: TypeAlias = "Callable[[int], Outcome | None]"
 
 _PATHS = {Signal.SPANS: "/v1/traces", Signal.POINTS: "/v1/metrics", Signal.LOGS: "/v1/logs"}
 _PROTOBUF, _JSON = "application/x-protobuf", "application/json"
@@ -105,7 +108,8 @@ class HttpServer:
         async def export(request: web.Request) -> web.Response:
             outcome = check_token(request.headers.get("Authorization"), self._settings.tokens)
             if outcome is None:
-                payload = await self._payload(signal, request)
+                with self._intake.reserved() as reserve:
+                    payload = await self._payload(signal, request, reserve)
                 if isinstance(payload, bytes):
                     outcome = await self._intake.accept(signal, payload)
                     return self._answer(signal, request, outcome)
@@ -115,7 +119,9 @@ class HttpServer:
 
         return export
 
-    async def _payload(self, signal: Signal, request: web.Request) -> bytes | Outcome:
+    async def _payload(
+        self, signal: Signal, request: web.Request, reserve: Reserve
+    ) -> bytes | Outcome:
         """Return the request as serialized protobuf, or why it is none."""
         if request.content_type not in {_PROTOBUF, _JSON}:
             return Outcome(
@@ -125,9 +131,10 @@ class HttpServer:
         encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in {"identity", "", "gzip"}:
             return Outcome(Verdict.UNSUPPORTED, f"content encoding {encoding!r}: send gzip or none")
-        body = await self._body(request)
+        body = await self._body(request, reserve)
         if isinstance(body, bytes) and encoding == "gzip":
             body = await aside(len(body), self._unpacked, body)
+            body = reserve(len(body)) or body if isinstance(body, bytes) else body
         if isinstance(body, Outcome) or request.content_type == _PROTOBUF:
             return body
         try:
@@ -135,7 +142,7 @@ class HttpServer:
         except MalformedError as error:
             return Outcome(Verdict.MALFORMED, str(error))
 
-    async def _body(self, request: web.Request) -> bytes | Outcome:
+    async def _body(self, request: web.Request, reserve: Reserve) -> bytes | Outcome:
         most = self._settings.request_bytes
         if (request.content_length or 0) > most:
             return self._too_large()
@@ -145,8 +152,9 @@ class HttpServer:
             async with asyncio.timeout(patience):
                 async for chunk in request.content.iter_any():
                     size += len(chunk)
-                    if size > most:
-                        return self._too_large()
+                    refusal = self._too_large() if size > most else reserve(len(chunk))
+                    if refusal is not None:
+                        return refusal
                     chunks.append(chunk)
         except TimeoutError:
             message = f"the request did not come within {patience:g} s; send this again"

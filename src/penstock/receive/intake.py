@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from penstock.telemetry.requests import MalformedError, validate
 from penstock.telemetry.schema import Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import ParamSpec, Protocol, TypeVar
 
     from penstock.batcher import BatchFault, Completion
@@ -139,6 +139,28 @@ class Intake:
         for at, digest in digests:
             self._recent.add(digest, at)
 
+    @contextmanager
+    def reserved(self) -> Iterator[Callable[[int], Outcome | None]]:
+        """Count bytes that are on their way in, for the length of the block.
+
+        The function that is yielded counts some more of them, or returns why there is no room.
+        """
+        held = 0
+
+        def reserve(size: int) -> Outcome | None:
+            nonlocal held
+            if self._bytes and self._bytes + size > self._settings.in_flight_bytes:  # E3
+                message = f"{self._bytes:,} bytes wait for the disk; send this later"
+                return Outcome(_EXHAUSTED, message)
+            held += size
+            self._bytes += size
+            return None
+
+        try:
+            yield reserve
+        finally:
+            self._bytes -= held
+
     async def accept(self, signal: Signal, payload: bytes) -> Outcome:
         """Return how the request ends, once that is known."""
         outcome = await self._accept(signal, payload)
@@ -154,7 +176,11 @@ class Intake:
         if self._is_draining:
             return _STOPPING
         try:
-            counts = await aside(len(payload), validate, signal, payload)
+            with self.reserved() as reserve:
+                full = reserve(len(payload))
+                if full is not None:
+                    return full
+                counts = await aside(len(payload), validate, signal, payload)
         except MalformedError as error:
             return Outcome(Verdict.MALFORMED, str(error))
         rejected = sum(counts.rejected.values())
@@ -177,9 +203,9 @@ class Intake:
         if done is None:
             if self._is_draining:
                 return _STOPPING
-            full = self._is_full(len(record.payload))
-            if full is not None:
-                return Outcome(_EXHAUSTED, full)
+            if not self._landing.has_room():
+                message = "the landing folder has reached its disk cap; send this later"
+                return Outcome(_EXHAUSTED, message)
             done = self._begin(signal, record, counts)
             if done is None:
                 return Outcome(_EXHAUSTED, "too many requests wait for the disk; send this later")
@@ -194,13 +220,6 @@ class Intake:
             return Outcome(Verdict.UNAVAILABLE, message)
         except NotCommittedError as error:
             return Outcome(Verdict.UNAVAILABLE, str(error))
-        return None
-
-    def _is_full(self, size: int) -> str | None:
-        if self._bytes and self._bytes + size > self._settings.in_flight_bytes:  # E3
-            return f"{self._bytes:,} bytes wait for the disk; send this later"
-        if not self._landing.has_room():
-            return "the landing folder has reached its disk cap; send this later"
         return None
 
     def _begin(self, signal: Signal, record: Record, counts: Counts) -> asyncio.Future[None] | None:
