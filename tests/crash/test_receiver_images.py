@@ -45,11 +45,11 @@ def live(folder: Path) -> ImagingDisk:
         # Written, but not known to be; it stays in the segment, and is sent again.
         disk.fail("^sync .*wal", errno.EIO)
         disk.fail("truncate", errno.EIO)
-        disk.fail("create .*parquet")  # so that both segments are left for others
+        disk.fail("create .*tmp")  # so that both segments are left for others
         with pytest.raises(OSError, match="Input/output"):
             commit(landing, disk, 7)
         disk.mend()
-        disk.fail("create .*parquet")
+        disk.fail("create .*tmp")
         commit(landing, disk, 7)
         landing.commit(SPANS, [broken_record()])
         commit(landing, disk, 8)

@@ -203,6 +203,8 @@ class Landing:
         A request may be in two segments: written, but not known to be, and sent again. It is
         the segment's whose digests have it, or else the first one's that has no digests yet.
         """
+        for path in self.segments.glob(f"*{_PROBE[0]}*"):
+            self._disk.remove(path)
         owners: dict[bytes, Path] = {}
         for signal in Signal:
             folder = self.segments / signal

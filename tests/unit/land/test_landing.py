@@ -370,6 +370,14 @@ def test_what_an_earlier_process_has_left_lands(
     assert "land.recovered: 4 segments" in caplog.text
 
 
+def test_what_a_look_at_the_disk_has_left_goes(tmp_path: Path) -> None:
+    """A process may die while it tries whether the disk can be written."""
+    (tmp_path / ".wal").mkdir()
+    (tmp_path / ".wal" / ".probe.tmp").write_bytes(bytes(100))
+    with landing_on(tmp_path):
+        assert not (tmp_path / ".wal" / ".probe.tmp").exists()
+
+
 def test_a_request_in_two_segments_lands_once(tmp_path: Path) -> None:
     """It was written, but not known to be, when the process died; and sent again before that."""
     write_segment(tmp_path, name_of(1), record_of(1), record_of(2))
