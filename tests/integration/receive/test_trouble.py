@@ -218,3 +218,18 @@ def test_a_second_receiver_of_a_folder_does_not_start(server: Server) -> None:
     with pytest.raises(LandingError, match="another receiver uses"):
         other.start()
     other.end_loop()
+
+
+def test_what_is_still_coming_in_counts_as_under_way(tmp_path: Path) -> None:
+    """Clients that send slowly do not fill the memory: beyond the bound, others are refused."""
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
+    with serving(tmp_path, in_flight_bytes=10_000) as server:
+        slow = socket.create_connection(("127.0.0.1", server.receiver.http_port))
+        with slow, server.client() as client:
+            slow.sendall(head + b"Content-Length: 9999\r\n\r\n" + bytes(9990))
+            eventually(lambda: server.intake.under_way_bytes == 9990, timeout=PATIENCE)
+            answer = client.post(SPANS, payload(SPANS, "refused"))
+            assert answer.status == 429
+        eventually(lambda: server.intake.under_way_bytes == 0, timeout=PATIENCE)
+        with server.client() as client:
+            assert client.post(SPANS, payload(SPANS, "welcome")).status == 200
