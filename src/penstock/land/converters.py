@@ -7,11 +7,13 @@ does not bring the receiver down.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Protocol
 
@@ -82,16 +84,22 @@ class ConverterProcess:
     def start(self, lock: int) -> None:
         """Start the process."""
         self._lock = lock
-        task_reader, task_writer = os.pipe()
-        result_reader, result_writer = os.pipe()
-        command = [sys.executable, "-m", __name__, str(task_reader), str(result_writer)]
-        self._process = subprocess.Popen(  # noqa: S603 - this module
-            command, pass_fds=(task_reader, result_writer, lock), stdin=subprocess.DEVNULL
-        )
-        os.close(task_reader)
-        os.close(result_writer)
-        self._tasks = Connection(task_writer, readable=False)
-        self._results = Connection(result_reader, writable=False)
+        task_reader, tasks = Pipe(duplex=False)
+        results, result_writer = Pipe(duplex=False)
+        given = (task_reader.fileno(), result_writer.fileno())
+        command = [sys.executable, "-m", __name__, *map(str, given)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - this module
+                command, pass_fds=(*given, lock), stdin=subprocess.DEVNULL
+            )
+        except OSError:
+            tasks.close()
+            results.close()
+            raise
+        finally:
+            task_reader.close()
+            result_writer.close()
+        self._tasks, self._results = tasks, results
 
     def convert(
         self, segment: Segment, folder: LandingFolder, known: frozenset[bytes]
@@ -131,6 +139,7 @@ def _main(task_reader: int, result_writer: int) -> None:
     # Ctrl-C and a service manager's SIGTERM are for the receiver, which ends this.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    logging.basicConfig(format="penstock: %(message)s", level=logging.WARNING)
     with suppress(OSError):
         os.nice(_NICER)
     tasks = Connection(task_reader, writable=False)
