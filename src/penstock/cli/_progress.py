@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli._part import announce_ready
@@ -12,6 +13,7 @@ from penstock.land.folder import LandingFolder
 from penstock.spark.aggregation import Watcher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from penstock.spark.job import BatchReport
@@ -34,8 +36,23 @@ class AggregationProgress(Watcher):
         self._busy = 0.0
         self._left_out: Counter[str] = Counter()
         self._shown_at = 0.0
-        self.is_running = False
-        self.is_stopping = False
+        self._is_starting = False
+        self._is_given_up = False
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Take the block for the job's start, until it runs (the first tick) or the block ends."""
+        self._is_starting = True
+        try:
+            yield
+        finally:
+            self._is_starting = False
+
+    def give_up_start(self) -> bool:
+        """Return whether the job is about to start; it is not from then on."""
+        was_starting, self._is_starting = self._is_starting, False
+        self._is_given_up |= was_starting
+        return was_starting
 
     def batch(self, report: BatchReport) -> None:
         """Add a batch."""
@@ -51,7 +68,7 @@ class AggregationProgress(Watcher):
 
     def tick(self) -> None:
         """Show the live line, a few times a second; the first time, say that the job runs."""
-        self.is_running = True
+        self._is_starting = False
         announce_ready()
         now = SYSTEM_CLOCK.now()
         if self._is_live and now - self._shown_at >= 0.5:  # noqa: PLR2004 # seconds
@@ -92,7 +109,7 @@ class AggregationProgress(Watcher):
 
     def text(self) -> str:
         """Return the totals for a reader."""
-        if not self._batches and not self.is_running and self.is_stopping:
+        if self._is_given_up:
             return "stopped before Spark had started; nothing was merged"
         if not self._batches:
             return f"nothing to merge: no new files in {self._landing.root}"

@@ -232,10 +232,10 @@ class Supervisor:
         """Return how a process has ended; nothing of it is left then."""
         process, running.process = running.process, None
         assert process is not None
+        _signal_group(process, signal.SIGTERM)  # what it has started and left behind
         for thread in running.threads:
             thread.join(_LAST_WORDS)  # its last lines come before what we say about them
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # what it has started and left behind
+        _signal_group(process, signal.SIGKILL)
         return _how(process.returncode)
 
     def _after(self, seconds: float, event: _Event) -> None:
@@ -276,10 +276,14 @@ class Supervisor:
         for running in self._parts:
             if running.process is not None:
                 self._output(f"penstock: {running.part.name} is killed")
-                with suppress(ProcessLookupError):
-                    os.killpg(running.process.pid, signal.SIGKILL)
+                _signal_group(running.process, signal.SIGKILL)
                 running.process.wait()
                 self._buried(running)
+
+
+def _signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
 
 
 def _how(code: int) -> str:

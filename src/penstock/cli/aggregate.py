@@ -182,7 +182,7 @@ def _run(options: argparse.Namespace) -> int:
         stack.callback(_serve(figures, options.metrics_port))
         aggregation = Aggregation(config, store, metrics, figures)
         _stop_on_signals(aggregation, progress)
-        with suppress(_StoppedEarlyError):
+        with suppress(_StoppedEarlyError), progress.starting():
             aggregation.run()
     summary = progress.summary()
     print(json.dumps(summary) if options.json else progress.text(), flush=True)
@@ -195,10 +195,8 @@ class _StoppedEarlyError(BaseException):
 
 def _stop_on_signals(aggregation: Aggregation, progress: AggregationProgress) -> None:
     def stop(*_: object) -> None:
-        is_first = not progress.is_stopping
-        progress.is_stopping = True
         aggregation.stop()
-        if is_first and not progress.is_running:
+        if progress.give_up_start():
             raise _StoppedEarlyError  # starting Spark takes long, and is for nothing now
 
     for number in (signal.SIGINT, signal.SIGTERM):

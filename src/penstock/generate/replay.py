@@ -40,6 +40,7 @@ __all__ = ["replay_spans", "send_spans"]
 _KINDS = dict(enumerate(SpanKind, start=1))
 _STATUSES = {0: StatusCode.UNSET, 1: StatusCode.OK, 2: StatusCode.ERROR}
 _PATIENCE_MS = 60_000
+_BATCH = 512  # spans in a request, as the SDK has it
 
 
 def send_spans(
@@ -62,7 +63,10 @@ def replay_spans(settings: GeneratorSettings, exporter: SpanExporter) -> None:
     """Give the spans of *settings* to *exporter*, as the SDK batches them."""
     # Room for all: the processor would silently drop what finds it full.
     processor = BatchSpanProcessor(
-        exporter, max_queue_size=settings.spans + 1, schedule_delay_millis=200
+        exporter,
+        max_queue_size=max(settings.spans, _BATCH),
+        schedule_delay_millis=200,
+        max_export_batch_size=_BATCH,
     )
     tracers = _Tracers(processor)
     for table in generate_spans(settings):

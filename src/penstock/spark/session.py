@@ -11,8 +11,9 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DependencyError
 from penstock.spark.java import ensure_java
@@ -56,7 +57,8 @@ def start_session(settings: SessionSettings) -> SparkSession:
         builder = builder.config(name, value)
     with _stderr_in(settings.log_file), _own_interrupt():
         try:
-            session: SparkSession = builder.getOrCreate()
+            with _no_process_left():
+                session: SparkSession = builder.getOrCreate()
         except Exception as error:
             hint = f"; see {settings.log_file}" if settings.log_file else ""
             reason = _from_log(settings.log_file) or reason_of(error)
@@ -143,6 +145,31 @@ def _own_interrupt() -> Iterator[None]:
     finally:
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _no_process_left() -> Iterator[None]:
+    """End Spark's process if its start is cut short: it would wait for ever for who started it."""
+    from pyspark import SparkContext  # noqa: PLC0415 # an extra
+
+    gateway: Any = import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def popen(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 # Popen's
+        started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 # PySpark's own
+        return started[-1]
+
+    before, gateway.Popen = gateway.Popen, popen  # it keeps to itself what it starts
+    try:
+        yield
+    except BaseException:
+        if SparkContext._gateway is None:  # noqa: SLF001 # connected, it ends with this process
+            for process in started:
+                process.kill()
+                process.wait()
+        raise
+    finally:
+        gateway.Popen = before
 
 
 @contextmanager
