@@ -26,8 +26,8 @@ __all__ = ["add_parser"]
 
 _EXAMPLES = """\
 Starts what `penstock up` starts, on ports that are free; sends spans of a made-up system with the
-OpenTelemetry SDK; waits until they are aggregated; shows what became of them. That takes half a
-minute. Running it again begins anew; --keep keeps the store of the run before, and adds to it.
+OpenTelemetry SDK; waits until they are aggregated; shows what became of them. Most of the time it
+takes is Spark's start. Running it again begins anew; --keep adds to the store of the run before.
 Exit codes: 0 done, 1 failed or spans are missing, 2 wrong usage, 130 interrupted.
 """
 _LOG = "demo.log"
