@@ -32,11 +32,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable . --group dev
 	@touch $@
 
+# Property tests run untraced: they would take three times as long, and cover nothing that is not covered.
 test: $(INSTALLED) ## run all tests; branch coverage of the queues and scheduling must be 100 %
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -m 'not slow and not spark'
+	$(BIN)/coverage run -m pytest -m 'not slow and not spark' --ignore=tests/property
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
+	$(BIN)/python -m pytest -m 'not slow' tests/property
 	$(BIN)/python -m pytest -m 'spark and not slow'
 
 # Units, interleavings and contracts: what is worth running after every change.

@@ -75,7 +75,7 @@ class FakeClock:
                 self._sleepers.remove(sleeper)
         return self._now < deadline
 
-    def await_sleepers(self, count: int, timeout: float = 10.0) -> None:
+    def await_sleepers(self, count: int, timeout: float = 30.0) -> None:
         """Wait (in real time) until *count* threads wait through this clock."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._sleepers) >= count, timeout):
@@ -223,7 +223,7 @@ class RecordingHandler(HandlerConsumer[T], Generic[T]):
 
 
 def eventually(
-    condition: Callable[[], Any], timeout: float = 10.0, clock: Clock = SYSTEM_CLOCK
+    condition: Callable[[], Any], timeout: float = 30.0, clock: Clock = SYSTEM_CLOCK
 ) -> None:
     """Wait in real time until *condition* holds; for tests in which a thread is the subject."""
     deadline = clock.now() + timeout

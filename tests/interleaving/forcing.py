@@ -15,7 +15,7 @@ from penstock.testing import FakeClock, StepExecutor
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-WAIT = 10.0
+WAIT = 60.0
 """Seconds a test waits for a thread before it fails; never how long it usually takes."""
 
 

@@ -13,7 +13,7 @@ from penstock.testing import StepExecutor
 
 R = TypeVar("R")
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Real seconds after which a thread that should have done something counts as stuck."""
 
 

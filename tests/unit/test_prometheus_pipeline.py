@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.batcher import BatchFault
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def series(collectors: Iterable[Collector]) -> dict[tuple[str, ...], float]:

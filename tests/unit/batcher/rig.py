@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 OK, ERROR, ABANDONED = CompleteResult.OK, CompleteResult.ERROR, CompleteResult.ABANDONED
 
-PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "10"))
+PATIENCE = float(os.environ.get("PENSTOCK_TEST_PATIENCE", "60"))
 """Real seconds after which a thread that should have done something counts as stuck."""
 
 

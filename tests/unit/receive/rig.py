@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "HeldLanding", "message", "payload"]
 
-PATIENCE = 20.0  # seconds that only a failing test waits
+PATIENCE = 60.0  # seconds that only a failing test waits
 _TRACE_ID, _SPAN_ID = bytes(range(1, 17)), bytes(range(1, 9))
 _TOO_LATE = 2**63
 
