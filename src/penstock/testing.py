@@ -75,11 +75,21 @@ class FakeClock:
                 self._sleepers.remove(sleeper)
         return self._now < deadline
 
-    def await_sleepers(self, count: int, timeout: float = 30.0) -> None:
-        """Wait (in real time) until *count* threads wait through this clock."""
+    def await_sleepers(
+        self, count: int, timeout: float = 30.0, *, within: float = math.inf
+    ) -> None:
+        """Wait (in real time) until *count* threads wait through this clock.
+
+        With *within*, only those count whose time comes in so many seconds of this clock, not
+        those that wait for something else than time.
+        """
+
+        def found() -> int:
+            return sum(deadline <= self._now + within for deadline, _ in self._sleepers)
+
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self._sleepers) >= count, timeout):
-                msg = f"{len(self._sleepers)} threads wait, not {count}, after {timeout} s"
+            if not self._changed.wait_for(lambda: found() >= count, timeout):
+                msg = f"{found()} threads wait, not {count}, after {timeout} s"
                 raise AssertionError(msg)
 
 

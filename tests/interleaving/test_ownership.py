@@ -285,7 +285,7 @@ def test_a_saturated_drainer_does_not_hold_up_a_rebalance() -> None:
     queue.produce_many([hot() for _ in range(50)])
     queue.produce_many([cold() for _ in range(40)])
     eventually(lambda: len(consumed) == 40)
-    clock.await_sleepers(1)
+    clock.await_sleepers(1, within=INTERVAL)  # the rebalancer; the other drainer waits for items
     clock.advance(INTERVAL)
     eventually(lambda: queue.stats().rebalances == 1)
     thread = {p.index: p.thread for p in queue.stats().partitions}

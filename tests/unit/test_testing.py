@@ -342,3 +342,21 @@ def test_eventually_fails_when_the_time_is_over() -> None:
 
     with pytest.raises(AssertionError, match=r"not true within 3.0 s: <function .*never"):
         eventually(never, timeout=3.0, clock=clock)
+
+
+def test_who_waits_for_something_else_than_time_may_be_left_out() -> None:
+    """A thread without a deadline is a sleeper, but none whose time comes."""
+    clock, condition = FakeClock(), threading.Condition()
+
+    def wait() -> None:
+        with condition:
+            clock.wait(condition, None)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    clock.await_sleepers(1)
+    with pytest.raises(AssertionError, match="0 threads wait"):
+        clock.await_sleepers(1, timeout=0.01, within=60.0)
+    with condition:
+        condition.notify_all()
+    thread.join()
