@@ -14,6 +14,7 @@ __all__ = ["ServiceRow", "Summary", "summarise"]
 
 _SHOWN = 60  # characters of a statement
 _STATEMENTS = 5
+_LOOKED_AT = 500  # the same one is often slow more than once
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,19 @@ def summarise(url: str) -> Summary:
     store = open_store(url)
     try:
         values = {name: _by_service(store, name) for name in _METRICS}
-        slowest = store.top(TopQuery(kind="database_statement", limit=_STATEMENTS))
+        slowest = _distinct(store.top(TopQuery(kind="database_statement", limit=_LOOKED_AT)))
     finally:
         store.close()
     minutes = max((len(buckets) for buckets, _ in values["service_cpm"].values()), default=0)
     return Summary(minutes, [_row(service, values) for service in values["service_cpm"]], slowest)
+
+
+def _distinct(rows: Sequence[TopRow]) -> list[TopRow]:
+    """Return the slowest statements, each once; *rows* have the slowest first."""
+    first: dict[tuple[object, ...], TopRow] = {}
+    for row in rows:
+        first.setdefault((row.entity, row.statement), row)
+    return list(first.values())[:_STATEMENTS]
 
 
 _METRICS = (
