@@ -16,7 +16,7 @@ export COVERAGE_FILE := $(abspath $(VENV))/.coverage
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-fast soak check format bench clean
+.PHONY: help install run test test-without-spark test-with-spark test-fast soak check format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,13 +32,19 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable . --group dev
 	@touch $@
 
-# Property tests run untraced: they would take three times as long, and cover nothing that is not covered.
+# Two lanes beside each other, as both wait more than they work: with Spark, and without.
 test: $(INSTALLED) ## run all tests; branch coverage of the queues and scheduling must be 100 %
+	$(MAKE) --jobs=2 --output-sync=line --no-print-directory test-without-spark test-with-spark
+
+# Property tests run untraced: they would take three times as long, and cover nothing that is not covered.
+test-without-spark: $(INSTALLED)
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -m 'not slow and not spark' --ignore=tests/property
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
 	$(BIN)/python -m pytest -m 'not slow' tests/property
+
+test-with-spark: $(INSTALLED)
 	$(BIN)/python -m pytest -m 'spark and not slow'
 
 # Units, interleavings and contracts: what is worth running after every change.

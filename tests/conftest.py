@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -64,6 +65,15 @@ def no_thread_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     if left:
         names = ", ".join(sorted(thread.name for thread in left))
         pytest.fail(f"the test left {len(left)} thread(s) behind: {names}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def the_log_stays_as_it_was() -> Iterator[None]:
+    """Take back how a command that ran in this process has set the log up."""
+    logger = logging.getLogger("penstock")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

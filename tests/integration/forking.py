@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 """Seconds after which a process that hangs is ended by an alarm."""
 
 
