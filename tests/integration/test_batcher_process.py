@@ -51,6 +51,7 @@ def run() -> Run:
 # -- fork -------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("untraced")
 def test_children_forked_under_load_start_empty_and_work(run: Run) -> None:
     """No child inherits an item, every child gets its own through, the parent loses nothing."""
     outcome = run("fork_while_producing")

@@ -68,6 +68,7 @@ def check_child(said: dict[str, Any]) -> None:
 # -- fork -------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("untraced")
 def test_children_forked_under_load_start_empty_and_work(run: Run) -> None:
     """Ten forks while others produce and drain: no child inherits, the parent loses nothing."""
     outcome = run("fork_while_producing").succeeded()
