@@ -72,5 +72,5 @@ bench: $(INSTALLED) ## run the benchmarks and record the results
 	$(BIN)/python benchmarks/record.py
 
 clean: ## remove the environment, caches and build results
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) penstock-demo build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +
