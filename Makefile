@@ -34,7 +34,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # Two lanes beside each other, as both wait more than they work: with Spark, and without.
 test: $(INSTALLED) ## run all tests; branch coverage of the queues and scheduling must be 100 %
-	$(MAKE) --jobs=2 --output-sync=line --no-print-directory test-without-spark test-with-spark
+	@$(MAKE) --jobs=2 --no-print-directory test-without-spark test-with-spark
 
 # Property tests run untraced: they would take three times as long, and cover nothing that is not covered.
 test-without-spark: $(INSTALLED)
@@ -44,8 +44,10 @@ test-without-spark: $(INSTALLED)
 	$(BIN)/coverage report --include='$(MEASURED)' --fail-under=100
 	$(BIN)/python -m pytest -m 'not slow' tests/property
 
+# What it says is shown at its end, not in between what the other says.
 test-with-spark: $(INSTALLED)
-	$(BIN)/python -m pytest -m 'spark and not slow'
+	@$(BIN)/python -m pytest -m 'spark and not slow' >$(VENV)/with-spark.log 2>&1; \
+	code=$$?; cat $(VENV)/with-spark.log; exit $$code
 
 # Units, interleavings and contracts: what is worth running after every change.
 test-fast: $(INSTALLED) ## run the quick tests, without Spark; ARGS goes to pytest (ARGS='-k order')

@@ -176,8 +176,8 @@ class Aggregation:
         while query.isActive and not self._stopped.wait(_LOOK_EVERY) and lease.lost is None:
             self._watcher.tick()
             if self._clock.now() >= expire_at:
-                self._expire()
                 expire_at = self._clock.now() + _EXPIRE_EVERY
+                self._expire()
 
     def _expire(self) -> None:
         """Delete what is past its time; what stands in the way is told, and tried again later."""
