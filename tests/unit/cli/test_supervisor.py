@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from penstock.cli._supervisor import Part, PartFailedError, Supervisor
 from penstock.testing import FakeClock, eventually
 
 PATIENCE = 60.0  # seconds; only a failing test waits this long
+_GRACE = 10.0
 
 # Announces itself, and ends at SIGTERM or with its parent, as the commands do.
 FAITHFUL = """
@@ -107,6 +108,8 @@ def running(parts: Sequence[Part], clock: FakeClock | None = None) -> Iterator[O
     finally:
         observed.supervisor.stop()
         thread.join(PATIENCE)
+        with suppress(AssertionError):  # a kill takes a moment
+            eventually(lambda: living(observed.pids) == [], _GRACE)
         left = living(observed.pids)
         for pid in left:
             os.kill(pid, signal.SIGKILL)
@@ -127,7 +130,7 @@ def test_parts_run_until_the_stop_and_end_in_peace() -> None:
     """Each is told by name when it is ready; lines bear its name; the last words are heard."""
     with running([part("a", FAITHFUL), part("b", FAITHFUL)]) as observed:
         eventually(lambda: sorted(observed.ready) == ["a", "b"], PATIENCE)
-        assert len(living(observed.pids)) == 2
+        eventually(lambda: len(living(observed.pids)) == 2, PATIENCE)
     assert sorted(line for line in observed.lines if "pid" not in line) == [
         "a | goodbye",
         "b | goodbye",
@@ -249,7 +252,7 @@ def test_a_part_that_will_not_end_is_killed_with_its_children_at_the_second_stop
     """The first stop asks, the second does not."""
     with running([part("hard", STUBBORN)], FakeClock()) as observed:
         eventually(lambda: observed.ready == ["hard"], PATIENCE)
-        assert len(living(observed.pids)) == 2
+        eventually(lambda: len(living(observed.pids)) == 2, PATIENCE)
         observed.supervisor.stop()
     assert observed.lines[-1] == "penstock: hard is killed"
 
@@ -265,7 +268,7 @@ def test_a_part_that_will_not_end_is_killed_when_its_time_is_up() -> None:
     clock.await_sleepers(1)
     clock.advance(29.9)
     clock.await_sleepers(1)
-    assert len(living(observed.pids)) == 2
+    eventually(lambda: len(living(observed.pids)) == 2, PATIENCE)
     clock.advance(0.2)
     thread.join(PATIENCE)
     assert not thread.is_alive()
@@ -278,6 +281,7 @@ def test_what_a_dead_part_leaves_behind_is_killed(monkeypatch: pytest.MonkeyPatc
     clock = FakeClock()
     with running([part("hard", STUBBORN)], clock) as observed:
         eventually(lambda: observed.ready == ["hard"], PATIENCE)
+        observed.await_line("| pid ", 2)
         itself, child = observed.pids
         os.kill(itself, signal.SIGKILL)
         observed.await_line("penstock: hard was ended by SIGKILL")
